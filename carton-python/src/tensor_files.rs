@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use carton_core::{ErrorKind, StringTensor};
+use carton_tensor::checkpoint::FollowLinks;
 use carton_tensor::context::{CancelToken, Context};
 use carton_tensor::difference::DifferenceOptions;
 use carton_tensor::files::{ElementType, RawTensor, SharedBytes, Slice};
@@ -50,13 +51,14 @@ impl TensorFile {
 #[pymethods]
 impl TensorFile {
     #[new]
-    #[pyo3(signature = (place, *, offline=None))]
-    fn new(py: Python<'_>, place: GivenPath, offline: Option<bool>) -> PyResult<Self> {
-        let location = TensorLocation::from(place.0);
+    #[pyo3(signature = (place, *, follow_links=None, offline=None))]
+    fn new(py: Python<'_>, place: GivenPath, follow_links: Option<bool>, offline: Option<bool>) -> PyResult<Self> {
+        let (location, links) = (TensorLocation::from(place.0), links(follow_links));
         if let TensorLocation::File(path, only) = &location {
-            return py.detach(|| open_path(path, only.as_deref(), true)).map(Self).map_err(|error| error.raise(py));
+            let opened = py.detach(|| open_path(path, only.as_deref(), true, links));
+            return opened.map(Self).map_err(|error| error.raise(py));
         }
-        let opening = open(location).config(config(py, offline)?).mapped(true);
+        let opening = open(location).config(config(py, offline)?).mapped(true).follow_links(links);
         wait(py, None, opening.into_future()).map(Self)
     }
 
@@ -160,7 +162,17 @@ pub(crate) struct Origin {
     only: Vec<String>,
     max_dense: Option<u64>,
     digests: bool,
+    follow_links: Option<bool>,
     offline: Option<bool>,
+}
+
+/// Which links to the files of a checkpoint are followed.
+fn links(follow_links: Option<bool>) -> FollowLinks {
+    match follow_links {
+        None => FollowLinks::default(),
+        Some(true) => FollowLinks::All,
+        Some(false) => FollowLinks::Inside,
+    }
 }
 
 /// Opens the origin, does `work` on a thread of the runtime, and returns its result as JSON.
@@ -170,9 +182,10 @@ fn on_source<T: Serialize + Send + 'static>(
     progress: Option<Py<PyAny>>,
     work: impl FnOnce(&TensorSource, Context) -> Result<T, TensorFilesError> + Send + 'static,
 ) -> PyResult<String> {
-    let Origin { place, only, max_dense, digests, offline } = origin;
+    let Origin { place, only, max_dense, digests, follow_links, offline } = origin;
     let cancel_token = CancelToken::default();
-    let opening = open(TensorLocation::from(place.0)).config(config(py, offline)?).cancel_token(cancel_token.clone());
+    let opening = open(TensorLocation::from(place.0)).config(config(py, offline)?).follow_links(links(follow_links));
+    let opening = opening.cancel_token(cancel_token.clone());
     working(py, progress, cancel_token, async move { opening.await }, move |source, context| {
         let mut source = source.with_max_dense(max_dense).verifying(digests);
         source.keep_matching(&only)?;
@@ -374,7 +387,8 @@ pub(crate) fn tensor_diff(
     let cancel_token = CancelToken::default();
     let opening = |origin: &Origin| {
         let location = TensorLocation::from(origin.place.0.clone());
-        Ok::<_, PyErr>(open(location).config(config(py, origin.offline)?).cancel_token(cancel_token.clone()))
+        let opening = open(location).config(config(py, origin.offline)?).follow_links(links(origin.follow_links));
+        Ok::<_, PyErr>(opening.cancel_token(cancel_token.clone()))
     };
     let (open_a, open_b) = (opening(&a)?, opening(&b)?);
     let both = async move { Ok((open_a.await?, open_b.await?)) };

@@ -9,6 +9,7 @@ use std::pin::Pin;
 use carton_core::tensor::FileBytes;
 use carton_core::{Carton, Config, Location, Open, Place, file_bytes};
 use carton_tensor::any_file::TensorFile;
+use carton_tensor::checkpoint::FollowLinks;
 use carton_tensor::content::Content;
 use carton_tensor::context::CancelToken;
 
@@ -26,6 +27,7 @@ pub struct OpenTensors {
     location: TensorLocation,
     config: Option<Config>,
     is_mapped: bool,
+    links: FollowLinks,
     opening: Option<Opening>,
     cancel_token: Option<CancelToken>,
 }
@@ -37,7 +39,14 @@ pub struct OpenTensors {
 /// # Errors
 /// [`TensorFilesError`]: nothing is there, it is no tensor file, or its description is malformed.
 pub fn open(location: impl Into<TensorLocation>) -> OpenTensors {
-    OpenTensors { location: location.into(), config: None, is_mapped: false, opening: None, cancel_token: None }
+    OpenTensors {
+        location: location.into(),
+        config: None,
+        is_mapped: false,
+        links: FollowLinks::default(),
+        opening: None,
+        cancel_token: None,
+    }
 }
 
 impl fmt::Debug for OpenTensors {
@@ -57,6 +66,11 @@ impl OpenTensors {
         Self { is_mapped, ..self }
     }
 
+    /// Sets which symbolic links to the files of a checkpoint on this machine are followed.
+    pub fn follow_links(self, links: FollowLinks) -> Self {
+        Self { links, ..self }
+    }
+
     /// A token that cancels opening a file at a URL, and reading it later.
     pub fn cancel_token(self, token: CancelToken) -> Self {
         Self { cancel_token: Some(token), ..self }
@@ -70,7 +84,7 @@ impl OpenTensors {
     async fn open(self) -> Result<TensorSource, TensorFilesError> {
         match self.location.clone() {
             TensorLocation::File(path, only) => {
-                blocking(move || open_path(&path, only.as_deref(), self.is_mapped)).await
+                blocking(move || open_path(&path, only.as_deref(), self.is_mapped, self.links)).await
             }
             TensorLocation::Carton(place, part) => self.carton(place, part).await,
             TensorLocation::Url(url, part) => self.url(url, part).await,
@@ -146,20 +160,29 @@ fn is_carton(bytes: &FileBytes, place: &str) -> bool {
 }
 
 /// Opens a tensor file of this machine, or the folder of a checkpoint, on this thread: what [`open()`] does for [`TensorLocation::File`], without a
-/// runtime and a configuration, which it does not need. `only` names the one tensor that is wanted.
+/// runtime and a configuration, which it does not need. `only` names the one tensor that is wanted, and `links` says which links to the files of a
+/// checkpoint are followed.
 ///
 /// # Errors
 /// As [`open()`].
-pub fn open_path(path: &Path, only: Option<&str>, is_mapped: bool) -> Result<TensorSource, TensorFilesError> {
+pub fn open_path(
+    path: &Path,
+    only: Option<&str>,
+    is_mapped: bool,
+    links: FollowLinks,
+) -> Result<TensorSource, TensorFilesError> {
     let unreadable = |source| TensorFilesError::Io { action: "open", path: path.to_path_buf(), source };
     let metadata = std::fs::metadata(path).map_err(unreadable)?;
     if metadata.is_dir() {
-        return open_path(&checkpoint_in(path)?, only, is_mapped);
+        return open_path(&checkpoint_in(path)?, only, is_mapped, links);
     }
     if !metadata.is_file() {
         return Err(TensorFilesError::NotAFile { path: path.to_path_buf() });
     }
-    let file = if is_mapped { TensorFile::map(path)? } else { TensorFile::open(path)? };
+    let file = match is_mapped {
+        true => TensorFile::map_following(path, links)?,
+        false => TensorFile::open_following(path, links)?,
+    };
     TensorSource::file_at(file, &path.display().to_string(), only)
 }
 

@@ -364,10 +364,13 @@ impl TensorSource {
 
     /// The values of a PyTorch checkpoint that are no tensors, in words, unless only one tensor was asked for.
     pub(crate) fn left_out(&self) -> Option<String> {
-        let reader = self.file()?.as_torch()?;
-        let is_whole = reader.tensors().len() == self.tensors.len();
-        let left_out = reader.left_out();
-        (is_whole && left_out.count > 0).then(|| left_out.to_string())
+        let readers: Vec<_> = self.file()?.torch_readers().collect();
+        let is_whole = readers.iter().map(|reader| reader.tensors().len()).sum::<usize>() == self.tensors.len();
+        let mut left_out = readers.iter().map(|reader| reader.left_out()).filter(|left_out| left_out.count > 0);
+        let first = left_out.next().filter(|_| is_whole)?;
+        let others = left_out.fold(0_usize, |sum, left_out| sum.saturating_add(left_out.count));
+        let others = if others > 0 { format!("; and {others} in other files") } else { String::new() };
+        Some(format!("{first}{others}"))
     }
 
     /// Says what is lost of the source whatever is written: digests that cannot be compared, and entries that are no arrays.

@@ -31,7 +31,7 @@ pub struct Verification {
     /// What could not be checked, and may be whole or damaged: one line each, with the reason.
     pub unchecked: Vec<String>,
     /// Features that the version stated in a zTensor file forbids, but that can be read: each rule once, in one line. Digests whose
-    /// algorithms are not known. They are not damage.
+    /// algorithms are not known. What is read of other formats though some libraries refuse it. They are not damage.
     pub findings: Vec<String>,
 }
 
@@ -61,6 +61,7 @@ pub fn verify(source: &TensorSource, context: &Context) -> Result<Verification, 
         report.findings = findings.iter().map(ToString::to_string).collect();
         report.findings.extend(source.unknown_digests("not compared"));
     }
+    report.findings.extend(source.file().into_iter().flat_map(TensorFile::findings));
     report
         .findings
         .extend(source.left_out().map(|left_out| format!("left out, because they are no tensors: {left_out}")));

@@ -21,10 +21,11 @@
 //! | [`context`] | | cancelling work that takes long, and reporting its progress |
 //! | `gguf` | `gguf` | GGUF files, read, with quantized tensors dequantized (spec/gguf.md) |
 //! | `npy` | `npy` | NumPy's `.npy` and `.npz` files |
-//! | `safetensors` | `safetensors` | safetensors files and sharded checkpoints (spec/safetensors.md) |
+//! | `safetensors` | `safetensors` | safetensors files, and the index of sharded checkpoints (spec/safetensors.md) |
 //! | `torch` | `torch` | PyTorch checkpoints, read without executing their pickles (spec/torch.md) |
 //! | `ztensor` | `ztensor` | zTensor files, versions 1.1 and 1.2 (spec/ztensor.md) |
 //! | `files` | `files` | what the formats share: element types of files, byte ranges with many owners, files that appear whole or not at all |
+//! | `checkpoint` | `weights` | checkpoints of several files with an index (spec/safetensors.md §7) |
 //! | `any_file` | `weights` | a tensor file of any format: its format detected, and the file opened |
 //! | `difference` | `weights` | what differs between tensors, in memory and in files |
 //! | `weights` | `weights` | all tensors of a file at once: loading, statistics, quantization, validation (spec/weights.md) |
@@ -58,6 +59,7 @@
 //! - `torch`: `archive` and `stream` are the containers of PyTorch checkpoints, `interpreter` follows the opcodes of their pickles, with
 //!   `globals` as the list of what they may name, and `rebuild` describes the tensors.
 //! - `gguf`: `header` is the format, `blocks` turns quantized elements into numbers.
+//! - `checkpoint`: several files with an index as one, whichever kind they are, and which links to them are followed.
 //! - `any_file`: detects the format of a tensor file, and opens it.
 //! - `difference`: what differs between two tensors, and between two lists of them.
 //! - `weights`: operations on all tensors of a file at once, on all cores. `kernels` are the inner loops, chosen by the CPU's features;
@@ -73,6 +75,8 @@ pub mod any_file;
 mod bare_numbers;
 mod carry;
 mod cast;
+#[cfg(feature = "weights")]
+pub mod checkpoint;
 pub mod content;
 pub mod context;
 #[cfg(feature = "weights")]

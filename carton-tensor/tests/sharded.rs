@@ -5,11 +5,12 @@
 use std::fs;
 use std::path::Path;
 
+use carton_tensor::any_file::{TensorFile, TensorFileFormat};
+use carton_tensor::checkpoint::{FollowLinks, Sharded, ShardedError};
 use carton_tensor::content::Content;
-use carton_tensor::files::{ElementType, RawTensor};
-use carton_tensor::safetensors::{
-    self, Metadata, SafetensorsError, ShardIndex, ShardIndexError, Sharded, ShardedError, write_sharded,
-};
+use carton_tensor::files::{ElementType, FileBytes, RawTensor};
+use carton_tensor::safetensors::{self, Metadata, SafetensorsError, ShardIndex, ShardIndexError, write_sharded};
+use serde_json::Value;
 
 fn tensor(n_bytes: usize, seed: u8) -> RawTensor {
     let bytes: Vec<u8> = (0..n_bytes).map(|n| (n as u8).wrapping_add(seed)).collect();
@@ -55,10 +56,11 @@ fn what_is_written_is_read() {
         assert_eq!(sharded.names().collect::<Vec<_>>(), ["a", "c", "large", "b", "none"]);
         for (name, tensor) in &tensors {
             assert_eq!(&sharded.read(name).unwrap(), tensor);
-            assert_eq!(sharded.get(name).unwrap().shape, tensor.shape());
+            assert_eq!(sharded.shard_of(name).unwrap().shape(name).unwrap(), tensor.shape());
         }
         assert_eq!(sharded.len(), 5);
-        assert!(sharded.shards().all(|(_, shard)| shard.metadata().get("format") == Some("pt")));
+        let mut readers = sharded.shards().map(|(_, shard)| shard.as_safetensors().unwrap());
+        assert!(readers.all(|reader| reader.metadata().get("format") == Some("pt")));
         assert!(matches!(sharded.read("d"), Err(ShardedError::NoSuchTensor { .. })));
     }
 
@@ -106,7 +108,9 @@ fn indices_are_parsed_or_refused_by_their_rule() {
     assert_eq!(index.iter().collect::<Vec<_>>(), [("b", "y"), ("a", "x"), ("c", "y")]);
     assert_eq!(index.files().collect::<Vec<_>>(), ["x", "y"]);
     assert_eq!((index.file_of("a"), index.file_of("d")), (Some("x"), None));
-    assert!(ShardIndex::parse(br#"{"weight_map": {}}"#).unwrap().is_empty());
+    let index = ShardIndex::parse(br#"{"weight_map": {}}"#).unwrap();
+    assert!(index.is_empty() && !index.is_metadata_null());
+    assert!(ShardIndex::parse(br#"{"metadata": null, "weight_map": {}}"#).unwrap().is_metadata_null());
 
     fn check(text: &[u8], rule: &str, message: &str) {
         let error = ShardIndex::parse(text).unwrap_err();
@@ -114,6 +118,8 @@ fn indices_are_parsed_or_refused_by_their_rule() {
         assert!(found.starts_with(rule) && error.to_string().contains(message), "{found}: {error}");
     }
     check(b"", "Json", "EOF");
+    check("\u{feff}{\"weight_map\": {}}".as_bytes(), "ByteOrderMark", "a byte order mark");
+    check(br#"{"weight_map": {}, "metadata": null, "metadata": {}}"#, "DuplicateKey", "`metadata`");
     check(b"[]", "Json", "expected an object with `weight_map`");
     check(b"{}", "Json", "no `weight_map`");
     check(br#"{"weight_map": {}} x"#, "Json", "trailing");
@@ -258,11 +264,11 @@ fn files_and_index_must_agree() {
     let place = Checkpoint::new();
     fs::write(place.path("m-00002-of-00002.safetensors"), [9; 8]).unwrap();
     let error = place.error();
-    assert!(matches!(&error, ShardedError::Shard(SafetensorsError::Header { .. })));
+    assert!(matches!(&error, ShardedError::Safetensors(SafetensorsError::Header { .. })));
     assert!(error.to_string().contains("m-00002-of-00002.safetensors"), "{error}");
     fs::write(place.path("m-00002-of-00002.safetensors"), "no such file").unwrap();
     let error = place.error();
-    assert!(matches!(&error, ShardedError::Shard(SafetensorsError::OtherContent { content: Content::Text, .. })));
+    assert!(matches!(&error, ShardedError::Safetensors(SafetensorsError::OtherContent { content: Content::Text, .. })));
     assert!(
         error.to_string().ends_with("m-00002-of-00002.safetensors` is text, expected a safetensors file"),
         "{error}"
@@ -282,25 +288,21 @@ fn files_and_index_must_agree() {
 }
 
 #[cfg(unix)]
+fn open_following(place: &Checkpoint, links: FollowLinks) -> Result<Sharded, ShardedError> {
+    Sharded::open_following(&place.path("m.safetensors.index.json"), links, |path| FileBytes::open(path))
+}
+
+/// Links that lead nowhere, or to what is no file, are no files of a checkpoint, whoever made them.
+#[cfg(unix)]
 #[test]
-fn links_lead_out_of_the_folder_only_where_the_index_does() {
+fn links_inside_of_the_folder_are_followed_by_all() {
     use std::os::unix::fs::symlink;
     let file = "m-00002-of-00002.safetensors";
-
-    let outside = tempfile::tempdir().unwrap();
     let place = Checkpoint::new();
-    fs::rename(place.path(file), outside.path().join("secret")).unwrap();
-    symlink(outside.path().join("secret"), place.path(file)).unwrap();
-    assert!(matches!(place.error(), ShardedError::Outside { file: found, .. } if found == file));
-    // A link that leads out through a folder inside.
-    fs::remove_file(place.path(file)).unwrap();
-    symlink(outside.path(), place.path("folder")).unwrap();
-    symlink("folder/secret", place.path(file)).unwrap();
-    assert!(matches!(place.error(), ShardedError::Outside { .. }));
     // A link to a device, reading which would never end.
     fs::remove_file(place.path(file)).unwrap();
     symlink("/dev/zero", place.path(file)).unwrap();
-    assert!(matches!(place.error(), ShardedError::Outside { .. }));
+    assert!(matches!(place.error(), ShardedError::NotAFile { found: "a device, a pipe or a socket", .. }));
     // A link to nothing, and a link to itself.
     fs::remove_file(place.path(file)).unwrap();
     symlink("nothing", place.path(file)).unwrap();
@@ -314,7 +316,7 @@ fn links_lead_out_of_the_folder_only_where_the_index_does() {
     fs::create_dir(place.path("below")).unwrap();
     fs::rename(place.path(file), place.path("below/data")).unwrap();
     symlink("below/data", place.path(file)).unwrap();
-    assert!(place.open().is_ok());
+    assert!(open_following(&place, FollowLinks::Inside).is_ok());
 
     // Like the cache of the hub: every file is a link into one folder of files named by their digests.
     let place = Checkpoint::new();
@@ -327,12 +329,129 @@ fn links_lead_out_of_the_folder_only_where_the_index_does() {
         let link = cache.path().join("snapshots/main").join(entry.file_name());
         symlink(format!("../../blobs/{number}"), link).unwrap();
     }
-    let sharded = Sharded::open(cache.path().join("snapshots/main/m.safetensors.index.json")).unwrap();
-    assert_eq!(sharded.read("c").unwrap(), tensor(3, 0));
-    // Links to other places in the cache are refused.
-    fs::rename(cache.path().join("snapshots/main").join(file), cache.path().join("moved")).unwrap();
+    let index = cache.path().join("snapshots/main/m.safetensors.index.json");
+    let open = |links| Sharded::open_following(&index, links, |path| FileBytes::open(path));
+    assert_eq!(open(FollowLinks::Inside).unwrap().read("c").unwrap(), tensor(3, 0));
+    // A link to another place in the cache leads elsewhere.
+    fs::remove_file(cache.path().join("snapshots/main").join(file)).unwrap();
     fs::copy(place.path(file), cache.path().join("snapshots/other")).unwrap();
     symlink("../other", cache.path().join("snapshots/main").join(file)).unwrap();
-    let error = Sharded::open(cache.path().join("snapshots/main/m.safetensors.index.json")).unwrap_err();
-    assert!(matches!(error, ShardedError::Outside { .. }));
+    assert!(matches!(open(FollowLinks::Inside), Err(ShardedError::Outside { owner: None, .. })));
+    assert!(open(FollowLinks::Own).is_ok());
+}
+
+/// A link to a file elsewhere is followed if the user of this process made it, and so are all links on the way.
+#[cfg(unix)]
+#[test]
+fn links_of_other_users_do_not_lead_out_of_the_folder() {
+    use std::os::unix::fs::{MetadataExt, lchown, symlink};
+    const OTHER: u32 = 12_345;
+    let file = "m-00002-of-00002.safetensors";
+    let outside = tempfile::tempdir().unwrap();
+    let place = Checkpoint::new();
+    fs::rename(place.path(file), outside.path().join("secret")).unwrap();
+    let link = |to: &Path| {
+        let _ = fs::remove_file(place.path(file));
+        symlink(to, place.path(file)).unwrap();
+    };
+    let check = |links: FollowLinks, expected: Result<(), Option<u32>>| {
+        let found = open_following(&place, links).map(drop).map_err(|error| match error {
+            ShardedError::Outside { file: found, target, owner, .. } => {
+                assert_eq!((found.as_str(), target), (file, fs::canonicalize(outside.path().join("secret")).unwrap()));
+                owner
+            }
+            error => panic!("{error}"),
+        });
+        assert_eq!(found, expected, "{links:?}");
+    };
+    link(&outside.path().join("secret"));
+    check(FollowLinks::Inside, Err(None));
+    check(FollowLinks::Own, Ok(()));
+    check(FollowLinks::All, Ok(()));
+    // Through a folder inside that is a link, and a relative link that names it.
+    symlink(outside.path(), place.path("folder")).unwrap();
+    link(Path::new("./folder/../folder/secret"));
+    if fs::symlink_metadata(place.path("folder")).unwrap().uid() != 0 {
+        return; // Only the superuser gives links away.
+    }
+    let error = open_following(&place, FollowLinks::Own).err();
+    // `folder/..` is the parent of the link's target, which has no `folder`.
+    assert!(matches!(error, Some(ShardedError::MissingShards { .. })), "{error:?}");
+    link(Path::new("./folder/secret"));
+    check(FollowLinks::Own, Ok(()));
+    lchown(place.path("folder"), Some(OTHER), None).unwrap();
+    check(FollowLinks::Own, Err(Some(OTHER)));
+    check(FollowLinks::Inside, Err(Some(OTHER)));
+    check(FollowLinks::All, Ok(()));
+    // The owner of the file says nothing: whoever makes a link need not own what it leads to.
+    link(&outside.path().join("secret"));
+    lchown(outside.path().join("secret"), Some(OTHER), None).unwrap();
+    check(FollowLinks::Own, Ok(()));
+    lchown(place.path(file), Some(OTHER), None).unwrap();
+    check(FollowLinks::Own, Err(Some(OTHER)));
+    let error = open_following(&place, FollowLinks::Own).unwrap_err().to_string();
+    assert!(error.contains("outside of its folder, by way of a link that another user made (uid 12345)"), "{error}");
+    // A folder above the checkpoint is what the caller named.
+    let above = tempfile::tempdir().unwrap();
+    symlink(place.0.path(), above.path().join("model")).unwrap();
+    lchown(above.path().join("model"), Some(OTHER), None).unwrap();
+    lchown(place.path(file), Some(0), None).unwrap();
+    assert!(Sharded::open(above.path().join("model/m.safetensors.index.json")).is_ok());
+}
+
+/// The shards that the libraries of Hugging Face write for PyTorch are read as PyTorch reads them.
+#[test]
+fn shards_of_pytorch_are_read() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/torch/sharded");
+    let index = folder.join("pytorch_model.bin.index.json");
+    let expected: Value = serde_json::from_slice(&fs::read(folder.join("expected.json")).unwrap()).unwrap();
+    let expected = expected.as_object().unwrap();
+    for file in [TensorFile::open(&index).unwrap(), TensorFile::map(&index).unwrap()] {
+        assert_eq!(file.format(), TensorFileFormat::ShardedTorch);
+        assert_eq!(file.as_sharded().unwrap().shards().len(), 2);
+        assert_eq!(file.entries().count(), expected.len());
+        for (name, expected) in expected {
+            let tensor = file.read(name).unwrap();
+            let hex: String = tensor.bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(serde_json::json!([tensor.dtype().name(), tensor.shape(), hex]), *expected, "{name}");
+            file.entry(name).unwrap().check().unwrap();
+        }
+    }
+    let bytes = FileBytes::open(&index).unwrap();
+    let file = TensorFile::with_files_beside(bytes, "https://host/pytorch_model.bin.index.json", |name| {
+        FileBytes::open(folder.join(name))
+    });
+    assert_eq!(file.unwrap().entries().count(), expected.len());
+
+    // An error in a shard is that of its format, and names the shard.
+    let place = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(&folder).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), place.path().join(entry.file_name())).unwrap();
+    }
+    let (index, shard) = (place.path().join("pytorch_model.bin.index.json"), "pytorch_model-00002-of-00002.bin");
+    let error = || TensorFile::open(&index).unwrap_err();
+    let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 1\n";
+    fs::write(place.path().join(shard), pointer).unwrap();
+    assert!(error().to_string().contains("is a Git LFS pointer, expected a PyTorch checkpoint"), "{}", error());
+    assert_eq!((error().content(), error().is_malformed()), (Some(Content::GitLfsPointer), true));
+    save(&place.path().join(shard), &[("b", &tensor(2, 0))]);
+    let mixed = "`pytorch_model-00001-of-00002.bin` of ";
+    assert!(error().to_string().starts_with(mixed), "{}", error());
+    assert!(
+        error().to_string().contains(
+            "is a PyTorch checkpoint (`torch.save`), and `pytorch_model-00002-of-00002.bin` is a safetensors file: "
+        ),
+        "{}",
+        error()
+    );
+    fs::remove_file(place.path().join(shard)).unwrap();
+    assert!(
+        error().to_string().contains("1 of its files is missing: `pytorch_model-00002-of-00002.bin`"),
+        "{}",
+        error()
+    );
+    fs::copy(folder.join(shard), place.path().join(shard)).unwrap();
+    fs::copy(folder.join(shard), place.path().join("pytorch_model-00003-of-00002.bin")).unwrap();
+    assert!(error().to_string().contains("does not name `pytorch_model-00003-of-00002.bin`"), "{}", error());
 }

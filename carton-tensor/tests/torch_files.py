@@ -3,7 +3,8 @@
 
     python torch_files.py tests/data/torch
 
-Needs PyTorch 2.15 or newer. `flattened` and `tensor_bytes` are also what torch_peers.py compares with.
+Writes into `sharded` what huggingface_hub makes of tensors in several files; transformers 5 writes them as safetensors only.
+Needs PyTorch 2.15 and huggingface_hub 2.4, or newer. `flattened` and `tensor_bytes` are also what torch_peers.py compares with.
 """
 
 import collections
@@ -123,9 +124,33 @@ def nested():
     }
 
 
+def sharded(folder):
+    """Two files and their index, and `expected.json` with what PyTorch reads of them: [DTYPE, SHAPE, BYTES] by name."""
+    # torch_peers.py does without.
+    from huggingface_hub import save_torch_state_dict
+
+    folder.mkdir(exist_ok=True)
+    matrix = torch.arange(12.0).reshape(3, 4)
+    tensors = {
+        "a": matrix, "tied": matrix, "transposed": matrix.t()[:2], "ids": torch.arange(6), "half": torch.ones(2, 2, dtype=torch.bfloat16),
+        "flags": torch.tensor([True, False]),
+    }
+    save_torch_state_dict(tensors, folder, safe_serialization=False, max_shard_size=60)
+    weight_map = json.loads((folder / "pytorch_model.bin.index.json").read_text())["weight_map"]
+    files = {file: torch.load(folder / file, weights_only=True) for file in sorted(set(weight_map.values()))}
+    expected = {}
+    for name, file in weight_map.items():
+        [[_, *what]] = described({name: files[file][name]})
+        assert [what] == [what for _, *what in described({name: tensors[name]})]
+        expected[name] = what
+    assert len(files) == 2 and set(expected) == set(tensors)
+    (folder / "expected.json").write_text(json.dumps(expected, indent=1) + "\n")
+
+
 def main():
     folder = Path(sys.argv[1])
     folder.mkdir(exist_ok=True)
+    sharded(folder / "sharded")
     net, optimizer = training()
     checkpoint = {"model": net.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 1}
     old = {str(dtype).removeprefix("torch."): of_dtype(dtype, (2, 3)) for dtype in DTYPES}

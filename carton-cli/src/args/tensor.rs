@@ -116,6 +116,17 @@ pub(crate) struct SourceArgs {
     /// A tensor file, a carton, or one tensor of either: FILE#NAME
     #[arg(value_name = "SOURCE", value_hint = ValueHint::FilePath)]
     pub(crate) source: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) links: LinksArgs,
+}
+
+/// Which links to the files of a checkpoint are followed.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct LinksArgs {
+    /// Follow links that other users made from the files of a checkpoint to files elsewhere
+    #[arg(long)]
+    pub(crate) follow_links: bool,
 }
 
 /// Which tensors.
@@ -282,6 +293,8 @@ pub(crate) struct TensorDiffArgs {
     #[arg(long)]
     pub(crate) read_all: bool,
 
+    #[command(flatten)]
+    pub(crate) links: LinksArgs,
     #[command(flatten)]
     pub(crate) dense: DenseArgs,
     #[command(flatten)]

@@ -211,8 +211,10 @@ class TensorFile(Mapping[str, np.ndarray]):
     without it. Sparse and quantized tensors of zTensor are returned dense, and quantized ones of GGUF as `float32`.
     """
 
-    def __init__(self, place: AnyPath, *, offline: bool | None = None) -> None:
-        self._file: _carton._TensorFile | None = _carton._TensorFile(os.fspath(place), offline=offline)
+    def __init__(self, place: AnyPath, *, follow_links: bool | None = None, offline: bool | None = None) -> None:
+        self._file: _carton._TensorFile | None = _carton._TensorFile(
+            os.fspath(place), follow_links=follow_links, offline=offline
+        )
         self._names = self._file.names()
         self._known = frozenset(self._names)
 
@@ -223,7 +225,7 @@ class TensorFile(Mapping[str, np.ndarray]):
 
     @property
     def format(self) -> str:
-        """`safetensors`, `sharded safetensors`, `zTensor`, `PyTorch`, `GGUF`, `npz` or `npy`; `carton` for a carton's own tensors."""
+        """`safetensors`, `sharded safetensors`, `zTensor`, `PyTorch`, `sharded PyTorch`, `GGUF`, `npz` or `npy`; `carton` for a carton's own tensors."""
         return self._open().format
 
     @property
@@ -375,11 +377,13 @@ def _numpy_dtype(name: str, tensor: str) -> np.dtype:
     return dtype
 
 
-def open(place: AnyPath, *, offline: bool | None = None) -> TensorFile:
+def open(place: AnyPath, *, follow_links: bool | None = None, offline: bool | None = None) -> TensorFile:
     """Opens the tensors at a place. The format is detected from the bytes.
 
     Args:
         place: A path or a URL of a tensor file, of the folder of a checkpoint, or of a carton; see the module.
+        follow_links: Whether links are followed from the files of a checkpoint to files outside of its folder. By default those that the user
+            of this process or the superuser made; programs that open what others uploaded need `False`.
         offline: Whether the network may not be used. By default the configuration says so.
 
     Raises:
@@ -392,7 +396,7 @@ def open(place: AnyPath, *, offline: bool | None = None) -> TensorFile:
         >>> sorted(tensors.open("weights.safetensors"))
         ['layer.weight']
     """
-    return TensorFile(place, offline=offline)
+    return TensorFile(place, follow_links=follow_links, offline=offline)
 
 
 def save(
@@ -451,6 +455,7 @@ def convert(
     version: Literal["1.1", "1.2"] | None = None,
     sparse_below: float | None = None,
     max_dense: int | None = None,
+    follow_links: bool | None = None,
     offline: bool | None = None,
     progress: _Progress = None,
 ) -> Written:
@@ -472,6 +477,7 @@ def convert(
         keep_metadata: Whether the metadata of the places is written.
         zstd: As in `save`, like `digest`, `version`, `sparse_below` and `progress`.
         max_dense: The largest size in bytes of a sparse tensor when it is made dense; 4 GiB by default.
+        follow_links: As in `open`.
         offline: Whether the network may not be used. By default the configuration says so.
 
     Raises:
@@ -498,7 +504,7 @@ def convert(
     storing = _storing(zstd, digest, version, sparse_below)
     with _progress.reporting(progress) as callback:
         result = _carton.tensor_convert(
-            [_origin(place, (), max_dense, offline) for place in several],
+            [_origin(place, (), max_dense, follow_links, offline) for place in several],
             os.fspath(output),
             storing,
             converting,
@@ -519,6 +525,7 @@ def quantize(
     digest: Literal["sha256", "crc32c"] | None = None,
     version: Literal["1.1", "1.2"] | None = None,
     max_dense: int | None = None,
+    follow_links: bool | None = None,
     offline: bool | None = None,
     progress: _Progress = None,
 ) -> Quantized:
@@ -534,6 +541,7 @@ def quantize(
         measure: Whether to measure what is lost.
         zstd: As in `save`, like `digest`, `version` and `progress`.
         max_dense: The largest size in bytes of a sparse tensor when it is made dense; 4 GiB by default.
+        follow_links: As in `open`.
         offline: Whether the network may not be used. By default the configuration says so.
 
     Raises:
@@ -553,7 +561,7 @@ def quantize(
     storing = _storing(zstd, digest, version, None)
     with _progress.reporting(progress) as callback:
         text = _carton.tensor_quantize(
-            _origin(place, (), max_dense, offline), os.fspath(output), storing, quantizing, progress=callback
+            _origin(place, (), max_dense, follow_links, offline), os.fspath(output), storing, quantizing, progress=callback
         )
     result = json.loads(text)
     result["quantized"] = [
@@ -569,6 +577,7 @@ def validate(
     sizes: Mapping[str, int] | None = None,
     digests: bool = True,
     max_dense: int | None = None,
+    follow_links: bool | None = None,
     offline: bool | None = None,
     progress: _Progress = None,
 ) -> Validation:
@@ -580,6 +589,7 @@ def validate(
         sizes: Sizes in place of those that the description names, for a smaller or larger model.
         digests: Whether the digests of a zTensor file are compared.
         max_dense: The largest size in bytes of a sparse tensor when it is made dense; 4 GiB by default.
+        follow_links: As in `open`.
         offline: Whether the network may not be used. By default the configuration says so.
         progress: Called with `stage`, `done`, `total` and `unit` while the work goes on.
 
@@ -591,7 +601,7 @@ def validate(
         >>> report.ok, report.tensors
         (False, 1)
     """
-    origin = _origin(place, (), max_dense, offline, digests)
+    origin = _origin(place, (), max_dense, follow_links, offline, digests)
     with _progress.reporting(progress) as callback:
         text = _carton.tensor_validate(origin, os.fsdecode(model), dict(sizes or {}), progress=callback)
     found = json.loads(text)
@@ -607,11 +617,14 @@ def validate(
     )
 
 
-def verify(place: AnyPath, *, offline: bool | None = None, progress: _Progress = None) -> Verification:
+def verify(
+    place: AnyPath, *, follow_links: bool | None = None, offline: bool | None = None, progress: _Progress = None
+) -> Verification:
     """Checks a file against every rule of its format, and the digests in it.
 
     Args:
         place: A path or a URL of a tensor file, of the folder of a checkpoint, or of a carton; see the module.
+        follow_links: As in `open`.
         offline: Whether the network may not be used. By default the configuration says so.
         progress: Called with `stage`, `done`, `total` and `unit` while the work goes on.
 
@@ -623,7 +636,7 @@ def verify(place: AnyPath, *, offline: bool | None = None, progress: _Progress =
         True
     """
     with _progress.reporting(progress) as callback:
-        text = _carton.tensor_verify(_origin(place, (), None, offline, False), progress=callback)
+        text = _carton.tensor_verify(_origin(place, (), None, follow_links, offline, False), progress=callback)
     found = json.loads(text)
     return Verification(ok=found.pop("passed"), **found)
 
@@ -637,6 +650,7 @@ def diff(
     atol: float = 0.0,
     read_all: bool = False,
     max_dense: int | None = None,
+    follow_links: bool | None = None,
     offline: bool | None = None,
     progress: _Progress = None,
 ) -> TensorsDifference:
@@ -653,6 +667,7 @@ def diff(
         atol: See `rtol`.
         read_all: Whether tensors are read also where both `.zt` files state the same SHA-256 of their bytes.
         max_dense: The largest size in bytes of a sparse tensor when it is made dense; 4 GiB by default.
+        follow_links: As in `open`.
         offline: Whether the network may not be used. By default the configuration says so.
         progress: Called with `stage`, `done`, `total` and `unit` while the work goes on.
 
@@ -667,7 +682,7 @@ def diff(
         DifferingElement(index=(0, 0), a='0.0', b='0.5', difference=0.5, tensor=None)
     """
     comparing = {"only": _patterns(only), "rtol": rtol, "atol": atol, "read_all": read_all}
-    before, after = (_origin(place, (), max_dense, offline) for place in (a, b))
+    before, after = (_origin(place, (), max_dense, follow_links, offline) for place in (a, b))
     with _progress.reporting(progress) as callback:
         return tensors_difference(_carton.tensor_diff(before, after, comparing, progress=callback))
 
@@ -677,13 +692,19 @@ def _patterns(only: str | Iterable[str]) -> list[str]:
 
 
 def _origin(
-    place: AnyPath, only: str | Iterable[str], max_dense: int | None, offline: bool | None, digests: bool = True
+    place: AnyPath,
+    only: str | Iterable[str],
+    max_dense: int | None,
+    follow_links: bool | None,
+    offline: bool | None,
+    digests: bool = True,
 ) -> dict[str, Any]:
     return {
         "place": os.fspath(place),
         "only": _patterns(only),
         "max_dense": max_dense,
         "digests": digests,
+        "follow_links": follow_links,
         "offline": offline,
     }
 

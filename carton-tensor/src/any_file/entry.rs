@@ -3,7 +3,7 @@
 use std::io;
 use std::ops::{ControlFlow, Range};
 
-use super::{Array, Inner, TensorFile, TensorFileError};
+use super::{Array, Inner, Shard, TensorFile, TensorFileError};
 use crate::files::{ElementType, FileBytes, RawTensor, Visit};
 use crate::gguf;
 use crate::safetensors::{self, SafetensorsError, TensorInfo};
@@ -43,13 +43,16 @@ enum Source<'a> {
 impl TensorFile {
     /// Returns the tensors in the order of the file. The only array of an `.npy` file is called `data`.
     pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
-        let (mut shards, mut ztensor, mut torch, mut gguf) = (Vec::new(), None, None, None);
+        let (mut shards, mut ztensor, mut torch, mut gguf) = (Vec::new(), None, Vec::new(), None);
         let mut arrays = [].as_slice();
         match &self.inner {
             Inner::Safetensors(reader) => shards.push(reader),
-            Inner::Sharded(sharded) => shards.extend(sharded.shards().map(|(_, shard)| shard)),
+            Inner::Sharded(sharded) => sharded.shards().for_each(|(_, shard)| match shard {
+                Shard::Safetensors(reader) => shards.push(reader),
+                Shard::Torch(reader) => torch.push(reader),
+            }),
             Inner::ZTensor(reader) => ztensor = Some(reader),
-            Inner::Torch(reader) => torch = Some(reader),
+            Inner::Torch(reader) => torch.push(reader),
             Inner::Npy(array) => arrays = std::slice::from_ref(array),
             Inner::Npz(_, list) => arrays = list.as_slice(),
             Inner::Gguf(split) => gguf = Some(split.parts()),
@@ -76,9 +79,10 @@ impl TensorFile {
     pub fn entry(&self, name: &str) -> Result<Entry<'_>, TensorFileError> {
         let source = match &self.inner {
             Inner::Safetensors(reader) => reader.get(name).map(|tensor| Source::Safetensors(reader, tensor)),
-            Inner::Sharded(sharded) => sharded
-                .shard_of(name)
-                .and_then(|shard| shard.get(name).map(|tensor| Source::Safetensors(shard, tensor))),
+            Inner::Sharded(sharded) => sharded.shard_of(name).and_then(|shard| match shard {
+                Shard::Safetensors(reader) => reader.get(name).map(|tensor| Source::Safetensors(reader, tensor)),
+                Shard::Torch(reader) => reader.get(name).map(|tensor| Source::Torch(reader, tensor)),
+            }),
             Inner::ZTensor(reader) => reader.manifest().object(name).map(|object| Source::ZTensor(reader, object)),
             Inner::Torch(reader) => reader.get(name).map(|tensor| Source::Torch(reader, tensor)),
             Inner::Npy(array) => Some(array).filter(|array| array.name == name).map(Source::Array),

@@ -1,10 +1,11 @@
 //! Why a tensor file of any format cannot be opened or read.
 
 use super::format::{TensorFileFormat, has_ending};
+use crate::checkpoint::{ShardedError, UnusableFile};
 use crate::content::Content;
 use crate::gguf::GgufError;
 use crate::npy::NpyError;
-use crate::safetensors::{SafetensorsError, ShardedError};
+use crate::safetensors::SafetensorsError;
 use crate::torch::TorchError;
 use crate::ztensor::ZTensorError;
 
@@ -100,6 +101,16 @@ fn expected(named: Option<TensorFileFormat>) -> String {
     named.map_or_else(any, |format| format.name().to_owned())
 }
 
+/// What to do about a link that is not followed.
+const FOLLOW_LINKS: &str =
+    "if its target is one of the model's files, follow it with `--follow-links`, in Python `follow_links=True`";
+
+/// Whether a file was not opened because it is a link.
+fn is_link(error: &std::io::Error) -> bool {
+    let unusable = error.get_ref().and_then(|inner| inner.downcast_ref());
+    matches!(unusable, Some(UnusableFile::Link { .. }))
+}
+
 fn beginning(found: Option<&String>) -> String {
     found.map(|found| format!(" that begins with `{found}`")).unwrap_or_default()
 }
@@ -122,11 +133,17 @@ impl TensorFileError {
     pub fn is_malformed(&self) -> bool {
         match self {
             Self::Safetensors(error) => error.is_about_content(),
-            Self::Sharded(ShardedError::Shard(error)) => error.is_about_content(),
-            Self::Sharded(error) => !matches!(
-                error,
-                ShardedError::Io { .. } | ShardedError::NoSuchTensor { .. } | ShardedError::TooMany { .. }
-            ),
+            Self::Sharded(error) => match error {
+                ShardedError::Safetensors(error) => error.is_about_content(),
+                // A file that an index names claims to be a checkpoint.
+                ShardedError::Torch(error) => {
+                    matches!(error, TorchError::Format { .. } | TorchError::OtherContent { .. })
+                }
+                ShardedError::Io { .. } | ShardedError::NoSuchTensor { .. } => false,
+                // What is refused for safety, or is beyond a limit, may be whole.
+                ShardedError::TooMany { .. } | ShardedError::Outside { .. } => false,
+                _ => true,
+            },
             Self::ZTensor { source, .. } => source.is_malformed(),
             Self::Npy(error) => matches!(error, NpyError::Format { .. }),
             Self::Gguf(error) => error.is_malformed(),
@@ -144,7 +161,8 @@ impl TensorFileError {
     pub fn is_about_content(&self) -> bool {
         match self {
             Self::Safetensors(error) => error.is_about_content(),
-            Self::Sharded(ShardedError::Shard(error)) => error.is_about_content(),
+            Self::Sharded(ShardedError::Safetensors(error)) => error.is_about_content(),
+            Self::Sharded(ShardedError::Torch(error)) => error.is_about_content(),
             Self::Sharded(ShardedError::Io { .. } | ShardedError::NoSuchTensor { .. }) => false,
             Self::Sharded(_) | Self::Unknown { .. } | Self::NoTensor { .. } => true,
             Self::Empty { .. } | Self::OtherContent { .. } => true,
@@ -162,8 +180,10 @@ impl TensorFileError {
         match self {
             Self::OtherContent { content, .. }
             | Self::Safetensors(SafetensorsError::OtherContent { content, .. })
-            | Self::Sharded(ShardedError::Shard(SafetensorsError::OtherContent { content, .. }))
+            | Self::Sharded(ShardedError::Safetensors(SafetensorsError::OtherContent { content, .. }))
+            | Self::Sharded(ShardedError::Torch(TorchError::OtherContent { content, .. }))
             | Self::Torch(TorchError::OtherContent { content, .. })
+            | Self::Gguf(GgufError::OtherContent { content, .. })
             | Self::Npy(NpyError::NotNpz { content, .. }) => Some(*content),
             // A file with the name of an index is none of another kind.
             Self::Sharded(ShardedError::Index { place, .. }) if !has_ending(place, ".index.json") => {
@@ -177,20 +197,16 @@ impl TensorFileError {
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Sharded(ShardedError::MissingShards { files, .. })
-                if files.iter().any(|file| !has_ending(file, ".safetensors")) =>
-            {
-                Some(
-                    "by their names its files are not safetensors; the index of those is `model.safetensors.index.json`",
-                )
-            }
+            Self::Sharded(ShardedError::Outside { .. }) => Some(FOLLOW_LINKS),
+            Self::Gguf(GgufError::Io { source, .. }) if is_link(source) => Some(FOLLOW_LINKS),
             Self::Gguf(GgufError::NotDequantized { .. }) => {
                 Some("the Python package `gguf` does not dequantize them either; choose other tensors")
             }
             Self::Unknown { .. } => Some(
-                "read are .safetensors, .safetensors.index.json, .zt, .gguf, PyTorch's .pt, .pth and .bin, .npy and .npz",
+                "read are .safetensors, .zt, .gguf, PyTorch's .pt, .pth and .bin, .npy and .npz, and .index.json of several files",
             ),
-            Self::Torch(TorchError::Refused { .. }) => Some(
+            Self::Torch(TorchError::Refused { .. })
+            | Self::Sharded(ShardedError::Torch(TorchError::Refused { .. })) => Some(
                 "if you trust its author, read it in Python with `torch.load(FILE, map_location='cpu')`, and save the tensors with \
                  `safetensors.torch.save_file`",
             ),

@@ -10,6 +10,8 @@ pub enum TensorFileFormat {
     Safetensors,
     /// Safetensors in several files, opened by their index (`model.safetensors.index.json`).
     Sharded,
+    /// PyTorch checkpoints that are one, opened by their index (`pytorch_model.bin.index.json`).
+    ShardedTorch,
     /// zTensor 1.x.
     ZTensor,
     /// A PyTorch checkpoint (`torch.save`).
@@ -24,8 +26,16 @@ pub enum TensorFileFormat {
 
 impl TensorFileFormat {
     /// All formats.
-    pub const ALL: [Self; 7] =
-        [Self::Safetensors, Self::Sharded, Self::ZTensor, Self::Torch, Self::Npy, Self::Npz, Self::Gguf];
+    pub const ALL: [Self; 8] = [
+        Self::Safetensors,
+        Self::Sharded,
+        Self::ZTensor,
+        Self::Torch,
+        Self::ShardedTorch,
+        Self::Npy,
+        Self::Npz,
+        Self::Gguf,
+    ];
 
     /// The name of the format.
     #[must_use]
@@ -35,6 +45,7 @@ impl TensorFileFormat {
             Self::Sharded => "sharded safetensors",
             Self::ZTensor => "zTensor",
             Self::Torch => "PyTorch",
+            Self::ShardedTorch => "sharded PyTorch",
             Self::Npy => "npy",
             Self::Npz => "npz",
             Self::Gguf => "GGUF",

@@ -5,11 +5,12 @@ use std::io::{Read, Seek};
 use std::ops::Range;
 use std::path::Path;
 
+use crate::checkpoint::{Folder, FollowLinks, Shard, ShardKind, Sharded};
 use crate::content::Content;
 use crate::files::{FileBytes, FileReader, Visit};
 use crate::gguf::{self, Beside, Split};
 use crate::npy::{self, ArrayInfo, NpyError, Npz};
-use crate::safetensors::{self, Sharded, ShardedError};
+use crate::safetensors;
 use crate::torch::{self, TorchError};
 use crate::ztensor::{self, Attribute, Checks, MAX_DENSE, ZTensorError};
 
@@ -107,7 +108,16 @@ impl TensorFile {
     /// # Errors
     /// [`TensorFileError`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self, TensorFileError> {
-        Self::of_path(path.as_ref(), |path| FileBytes::open(path), |path| Sharded::open(path))
+        Self::open_following(path, FollowLinks::default())
+    }
+
+    /// Opens the file at `path` like [`open`](Self::open). `links` says which links to the files are followed that an index, or the first file of
+    /// several, names beside itself.
+    ///
+    /// # Errors
+    /// [`TensorFileError`].
+    pub fn open_following(path: impl AsRef<Path>, links: FollowLinks) -> Result<Self, TensorFileError> {
+        Self::of_path(path.as_ref(), links, |path| FileBytes::open(path))
     }
 
     /// Maps the file at `path`. Safetensors tensors, uncompressed zTensor tensors, NumPy arrays that are stored uncompressed,
@@ -118,24 +128,32 @@ impl TensorFile {
     /// # Errors
     /// [`TensorFileError`].
     pub fn map(path: impl AsRef<Path>) -> Result<Self, TensorFileError> {
-        let file = Self::of_path(path.as_ref(), |path| FileBytes::map(path), |path| Sharded::map(path))?;
+        Self::map_following(path, FollowLinks::default())
+    }
+
+    /// Maps the file at `path` like [`map`](Self::map), and follows links like [`open_following`](Self::open_following).
+    ///
+    /// # Errors
+    /// [`TensorFileError`].
+    pub fn map_following(path: impl AsRef<Path>, links: FollowLinks) -> Result<Self, TensorFileError> {
+        let file = Self::of_path(path.as_ref(), links, |path| FileBytes::map(path))?;
         Ok(Self { has_array_views: true, ..file })
     }
 
     fn of_path(
         path: &Path,
+        links: FollowLinks,
         open: impl Fn(&Path) -> std::io::Result<FileBytes> + Sync,
-        open_index: impl Fn(&Path) -> Result<Sharded, ShardedError>,
     ) -> Result<Self, TensorFileError> {
         let place = path.display().to_string();
         let failed = |source| TensorFileError::Io { place: place.clone(), source };
         let bytes = open(path).map_err(failed)?;
         let start = bytes.start(Content::START).map_err(failed)?;
         if is_index(&start, &place) {
-            let inner = Inner::Sharded(open_index(path)?);
+            let inner = Inner::Sharded(Sharded::open_following(path, links, open)?);
             return Ok(Self { place, bytes, inner, max_dense: MAX_DENSE, has_array_views: false });
         }
-        let beside = |name: &str| open(&path.with_file_name(name));
+        let beside = |name: &str| Folder::of(path, links)?.open(name, &open);
         Self::of_start(bytes, place, start, Some(&beside))
     }
 
@@ -229,8 +247,8 @@ impl TensorFile {
             Some(TensorFileFormat::Gguf) => {
                 Inner::Gguf(Split::new(gguf::Reader::new(bytes.clone(), place.as_str())?, beside)?)
             }
-            // `of_bytes` and `of_name` never return `Sharded`: an index can only be opened by its path.
-            Some(TensorFileFormat::Sharded) | None => {
+            // `of_bytes` and `of_name` never return what an index is: that can only be opened by its path.
+            Some(TensorFileFormat::Sharded | TensorFileFormat::ShardedTorch) | None => {
                 let found = start.get(..SHOWN).unwrap_or(&start).escape_ascii().to_string();
                 return Err(TensorFileError::Unknown { place, found });
             }
@@ -257,9 +275,12 @@ impl TensorFile {
     /// The format of the file.
     #[must_use]
     pub fn format(&self) -> TensorFileFormat {
-        match self.inner {
+        match &self.inner {
             Inner::Safetensors(_) => TensorFileFormat::Safetensors,
-            Inner::Sharded(_) => TensorFileFormat::Sharded,
+            Inner::Sharded(sharded) => match sharded.kind() {
+                ShardKind::Safetensors => TensorFileFormat::Sharded,
+                ShardKind::Torch => TensorFileFormat::ShardedTorch,
+            },
             Inner::ZTensor(_) => TensorFileFormat::ZTensor,
             Inner::Torch(_) => TensorFileFormat::Torch,
             Inner::Npy(_) => TensorFileFormat::Npy,
@@ -316,13 +337,37 @@ impl TensorFile {
         }
     }
 
-    /// Returns the reader of a PyTorch checkpoint, if the file is one.
-    #[must_use]
-    pub fn as_torch(&self) -> Option<&torch::Reader> {
-        match &self.inner {
+    /// The readers of a PyTorch checkpoint, of which one in several files has several. Other formats have none.
+    pub fn torch_readers(&self) -> impl Iterator<Item = &torch::Reader> {
+        let one = match &self.inner {
             Inner::Torch(reader) => Some(reader),
             _ => None,
+        };
+        let shards = self.as_sharded().into_iter().flat_map(Sharded::shards);
+        one.into_iter().chain(shards.filter_map(|(_, shard)| shard.as_torch()))
+    }
+
+    /// The readers of a safetensors file, of which a sharded checkpoint has several. Other formats have none.
+    fn safetensors_readers(&self) -> impl Iterator<Item = &safetensors::Reader> {
+        let shards = self.as_sharded().into_iter().flat_map(Sharded::shards);
+        self.as_safetensors().into_iter().chain(shards.filter_map(|(_, shard)| shard.as_safetensors()))
+    }
+
+    /// What is unusual in the file, though it is read, one line each: some libraries refuse it. What a zTensor file has of this kind says
+    /// [its reader](ztensor::Reader::findings).
+    #[must_use]
+    pub fn findings(&self) -> Vec<String> {
+        let mut findings = Vec::new();
+        if self.as_sharded().is_some_and(|sharded| sharded.index().is_metadata_null()) {
+            findings.push(
+                "`metadata` of the index is null: huggingface_hub reads that, transformers does not (spec/safetensors.md §7.1)".to_owned(),
+            );
         }
+        let null = self.safetensors_readers().filter(|reader| reader.metadata().is_null());
+        findings.extend(null.map(|reader| {
+            format!("`__metadata__` of `{}` is null, which counts as absent (spec/safetensors.md §3)", reader.place())
+        }));
+        findings
     }
 
     /// The metadata of the file: `__metadata__` of safetensors, and the textual attributes of zTensor and GGUF. For a sharded checkpoint, the
@@ -337,7 +382,8 @@ impl TensorFile {
             }
             Inner::Sharded(sharded) => {
                 let mut seen = std::collections::HashSet::new();
-                let pairs = sharded.shards().flat_map(|(_, shard)| shard.metadata().iter());
+                let readers = sharded.shards().filter_map(|(_, shard)| shard.as_safetensors());
+                let pairs = readers.flat_map(|reader| reader.metadata().iter());
                 let new = pairs.filter(|(key, _)| seen.insert(*key));
                 Ok(new.map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
             }

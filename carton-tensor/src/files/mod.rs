@@ -9,6 +9,8 @@ mod file_bytes;
 #[cfg(feature = "torch")]
 mod file_reader;
 mod pending;
+#[cfg(any(feature = "gguf", feature = "safetensors", feature = "torch"))]
+mod quoted;
 mod raw_tensor;
 mod shared_bytes;
 mod slice;
@@ -21,6 +23,8 @@ pub use file_bytes::{FileBytes, ReadAt};
 #[cfg(feature = "torch")]
 pub(crate) use file_reader::FileReader;
 pub use pending::PendingFile;
+#[cfg(any(feature = "gguf", feature = "safetensors", feature = "torch"))]
+pub(crate) use quoted::quoted;
 pub use raw_tensor::{FileElement, RawTensor, RawTensorError};
 pub use shared_bytes::SharedBytes;
 #[cfg(feature = "weights")]

@@ -1,11 +1,11 @@
 //! The errors of reading GGUF files. Every rule of spec/gguf.md that a header can break is a variant of [`HeaderError`] that cites its
 //! section.
 
-use std::fmt;
 use std::io;
 
 use super::GgmlType;
-use crate::files::RawTensorError;
+use crate::content::Content;
+use crate::files::{RawTensorError, quoted};
 
 /// The rule that a header breaks. Positions are in bytes from the start of the file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -256,6 +256,14 @@ pub enum GgufError {
         #[source]
         source: Box<HeaderError>,
     },
+    /// The file is another kind of file.
+    #[error("`{place}` is {content}, expected a GGUF file")]
+    OtherContent {
+        /// The file.
+        place: String,
+        /// What it is.
+        content: Content,
+    },
     /// The file is one of several that are not there, or do not belong together.
     #[error("`{place}`: {problem} (spec/gguf.md §5)")]
     Split {
@@ -303,7 +311,7 @@ impl GgufError {
             Self::Header { source, .. } => {
                 !matches!(**source, HeaderError::TooLong { .. } | HeaderError::TooDeep { .. })
             }
-            Self::Split { .. } => true,
+            Self::Split { .. } | Self::OtherContent { .. } => true,
             _ => false,
         }
     }
@@ -312,23 +320,15 @@ impl GgufError {
     #[must_use]
     pub fn is_about_content(&self) -> bool {
         match self {
-            Self::Header { .. } | Self::Split { .. } | Self::NotDequantized { .. } | Self::Tensor { .. } => true,
+            Self::Header { .. } | Self::OtherContent { .. } | Self::Split { .. } => true,
+            Self::NotDequantized { .. } | Self::Tensor { .. } => true,
             Self::Io { .. } | Self::NoSuchTensor { .. } => false,
         }
     }
 }
 
-/// The most characters of a name in a message.
-const SHOWN: usize = 200;
-
-/// A name in backticks, escaped and shortened.
-pub(super) fn quoted(name: &str) -> impl fmt::Display {
-    let shown: String = name.chars().take(SHOWN).flat_map(char::escape_debug).collect();
-    let more = if name.chars().nth(SHOWN).is_some() { "…" } else { "" };
-    format!("`{shown}{more}`")
-}
-
 /// Bytes of a message, escaped and shortened.
 fn shown(bytes: &[u8]) -> String {
+    const SHOWN: usize = 200;
     bytes.get(..SHOWN).unwrap_or(bytes).escape_ascii().to_string()
 }

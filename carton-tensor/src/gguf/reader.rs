@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 
 use super::cursor::Failed;
 use super::{GgufError, Header, TensorInfo};
+use crate::content::Content;
 use crate::files::{ElementType, FileBytes, RawTensor, RawTensorError};
 use crate::parallel::par_for_each;
 use crate::{AlignedBytes, element_count};
@@ -46,7 +47,12 @@ impl Reader {
         match Header::read(&bytes) {
             Ok(header) => Ok(Self { place, bytes, header }),
             Err(Failed::Io(source)) => Err(GgufError::Io { place, source }),
-            Err(Failed::Rule(source)) => Err(GgufError::Header { place, source: Box::new(source) }),
+            // The rule that another kind of file breaks first would not tell what the file is.
+            Err(Failed::Rule(source)) => match bytes.start(Content::START).map(|start| Content::of_start(&start)) {
+                Ok(Some(content)) if content != Content::Gguf => Err(GgufError::OtherContent { place, content }),
+                Ok(_) => Err(GgufError::Header { place, source: Box::new(source) }),
+                Err(source) => Err(GgufError::Io { place, source }),
+            },
         }
     }
 

@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 use std::io;
 
-use super::error::quoted;
 use super::{GgufError, Reader, TensorInfo, Value};
-use crate::files::FileBytes;
+use crate::files::{FileBytes, quoted};
 use crate::parallel::par_map;
 
 /// The keys of a file that is one of several.

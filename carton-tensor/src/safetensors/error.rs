@@ -1,12 +1,11 @@
 //! The errors of reading and writing safetensors files. Every rule of spec/safetensors.md that a header can break is a variant of
 //! [`HeaderError`] that cites its section.
 
-use std::fmt;
 use std::io;
 
 use crate::MAX_RANK;
 use crate::content::Content;
-use crate::files::{ElementType, RawTensorError};
+use crate::files::{ElementType, RawTensorError, quoted};
 
 /// The rule that a header breaks, or would break if it were written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -58,6 +57,9 @@ pub enum HeaderError {
         /// The byte found; 0 for an empty header.
         found: u8,
     },
+    /// The header begins with a byte order mark.
+    #[error("the header begins with a byte order mark (U+FEFF), expected `{{` (spec/safetensors.md §2.2)")]
+    ByteOrderMark,
     /// The header does not end with `}` and spaces.
     #[error("the header ends with byte {found:#04x}, expected `}}` and then only spaces (spec/safetensors.md §2.3)")]
     LastByte {
@@ -322,14 +324,6 @@ impl SafetensorsError {
     pub(crate) fn is_about_content(&self) -> bool {
         matches!(self, Self::Header { .. } | Self::OtherContent { .. })
     }
-}
-
-/// Quotes a name from a file for display: escapes control characters and shortens long names.
-pub(super) fn quoted(name: &str) -> impl fmt::Display {
-    const SHOWN: usize = 200;
-    let shown: String = name.chars().take(SHOWN).flat_map(char::escape_debug).collect();
-    let rest = name.chars().skip(SHOWN).count();
-    if rest == 0 { format!("`{shown}`") } else { format!("`{shown}…` and {rest} more characters") }
 }
 
 /// Shortens a parser's message, which may quote the whole file.

@@ -208,6 +208,9 @@ fn parse(header: &[u8]) -> Result<Parsed, HeaderError> {
     let text = std::str::from_utf8(header)
         .map_err(|error| HeaderError::NotUtf8 { position: (error.valid_up_to() + Header::PREFIX) as u64 })?;
     let json = text.trim_end_matches(' ');
+    if json.starts_with('\u{feff}') {
+        return Err(HeaderError::ByteOrderMark);
+    }
     if !json.starts_with('{') {
         return Err(HeaderError::FirstByte { found: text.bytes().next().unwrap_or_default() });
     }

@@ -122,7 +122,7 @@ impl<'de> Visitor<'de> for HeaderSeed<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(key) = map.next_key_seed(KeySeed(self.0))? {
             match key {
-                Key::Metadata if self.0.metadata.is_absent() => {
+                Key::Metadata if self.0.metadata.is_absent() && !self.0.metadata.is_null() => {
                     self.0.metadata = Metadata::present();
                     self.0.place = HeaderPart::Metadata;
                     map.next_value_seed(MetadataSeed(self.0))?;
@@ -175,14 +175,14 @@ impl Visitor<'_> for KeySeed<'_> {
     }
 }
 
-/// `__metadata__`.
+/// `__metadata__`, which may be null.
 struct MetadataSeed<'p>(&'p mut Parsed);
 
 impl<'de> DeserializeSeed<'de> for MetadataSeed<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_map(self)
+        deserializer.deserialize_option(self)
     }
 }
 
@@ -191,6 +191,15 @@ impl<'de> Visitor<'de> for MetadataSeed<'_> {
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object of strings")
+    }
+
+    fn visit_none<E: Error>(self) -> Result<(), E> {
+        self.0.metadata = Metadata::null();
+        Ok(())
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {

@@ -1,13 +1,14 @@
 //! Parses and writes the index of a sharded checkpoint, which maps tensors to files (spec/safetensors.md §7.1, §7.2, §7.6). Pure: bytes
-//! in, names out, and back.
+//! in, names out, and back. The files may also be those of PyTorch.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::{self, Write};
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 
-use super::error::{cut, quoted};
+use super::error::cut;
 use super::string_table::StringTable;
+use crate::files::quoted;
 
 /// The rule that an index breaks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -25,6 +26,9 @@ pub enum ShardIndexError {
         /// What is wrong and where, from the JSON parser.
         problem: String,
     },
+    /// The index begins with a byte order mark.
+    #[error("it begins with a byte order mark (U+FEFF), expected `{{` (spec/safetensors.md §7.1)")]
+    ByteOrderMark,
     /// A tensor, or a key of the index, occurs twice.
     #[error("{} occurs twice (spec/safetensors.md §7.1)", quoted(.key))]
     DuplicateKey {
@@ -60,6 +64,7 @@ pub struct ShardIndex {
     file_of: Vec<u32>,
     /// The distinct files, sorted by name.
     files: StringTable,
+    is_metadata_null: bool,
 }
 
 impl ShardIndex {
@@ -77,11 +82,14 @@ impl ShardIndex {
         }
         // The whole text is checked, because the JSON parser only checks the encoding of strings that it keeps.
         let text = std::str::from_utf8(bytes).map_err(|error| ShardIndexError::Json { problem: error.to_string() })?;
+        if text.starts_with('\u{feff}') {
+            return Err(ShardIndexError::ByteOrderMark);
+        }
         let mut parsing = Parsing::default();
         let mut deserializer = serde_json::Deserializer::from_str(text);
         let result = IndexSeed(&mut parsing).deserialize(&mut deserializer).and_then(|()| deserializer.end());
         match result {
-            Ok(()) => parsing.files.into_index(),
+            Ok(()) => Ok(ShardIndex { is_metadata_null: parsing.is_metadata_null, ..parsing.files.into_index()? }),
             Err(error) => {
                 Err(parsing.broken.unwrap_or_else(|| ShardIndexError::Json { problem: cut(&error.to_string()) }))
             }
@@ -108,8 +116,14 @@ impl ShardIndex {
     }
 
     /// Returns the position of a tensor's file in [`files`](Self::files).
-    pub(super) fn position_of_file(&self, tensor: &str) -> Option<usize> {
+    pub(crate) fn position_of_file(&self, tensor: &str) -> Option<usize> {
         self.file_of.get(self.tensors.find(tensor)?).map(|&file| file as usize)
+    }
+
+    /// Whether `metadata` is null, which some libraries refuse (§7.1).
+    #[must_use]
+    pub fn is_metadata_null(&self) -> bool {
+        self.is_metadata_null
     }
 
     /// The number of tensors.
@@ -178,7 +192,7 @@ impl Files {
             positions.insert(name, position);
         }
         let file_of = (0..files.len()).filter_map(|position| positions.get(files.get(position)).copied()).collect();
-        Ok(ShardIndex { tensors, file_of, files: distinct })
+        Ok(ShardIndex { tensors, file_of, files: distinct, is_metadata_null: false })
     }
 }
 
@@ -186,6 +200,7 @@ impl Files {
 #[derive(Default)]
 struct Parsing {
     files: Files,
+    is_metadata_null: bool,
     broken: Option<ShardIndexError>,
 }
 
@@ -230,7 +245,7 @@ impl<'de> Visitor<'de> for IndexSeed<'_> {
                 return Err(self.0.refuse(ShardIndexError::DuplicateKey { key }));
             }
             match key.as_str() {
-                "metadata" => map.next_value_seed(AnyObject)?,
+                "metadata" => self.0.is_metadata_null = map.next_value_seed(AnyObject)?,
                 _ => map.next_value_seed(WeightMapSeed(self.0))?,
             }
         }
@@ -238,27 +253,35 @@ impl<'de> Visitor<'de> for IndexSeed<'_> {
     }
 }
 
-/// An object with any content.
+/// An object with any content, or null. Returns whether it is null.
 struct AnyObject;
 
 impl<'de> DeserializeSeed<'de> for AnyObject {
-    type Value = ();
+    type Value = bool;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_map(self)
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<bool, D::Error> {
+        deserializer.deserialize_option(self)
     }
 }
 
 impl<'de> Visitor<'de> for AnyObject {
-    type Value = ();
+    type Value = bool;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+    fn visit_none<E: Error>(self) -> Result<bool, E> {
+        Ok(true)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<bool, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<bool, A::Error> {
         while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(())
+        Ok(false)
     }
 }
 

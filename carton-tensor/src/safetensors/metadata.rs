@@ -17,6 +17,7 @@ pub struct Metadata {
     keys: StringTable,
     values: StringTable,
     is_present: bool,
+    is_null: bool,
 }
 
 impl Metadata {
@@ -39,6 +40,11 @@ impl Metadata {
         Self { is_present: true, ..Self::default() }
     }
 
+    /// Makes metadata of which the file has null.
+    pub(super) fn null() -> Self {
+        Self { is_null: true, ..Self::default() }
+    }
+
     pub(super) fn push_key(&mut self, key: &str) -> Result<(), HeaderError> {
         self.keys.push(key).ok_or(HeaderError::TooLong { length: u64::from(u32::MAX) })
     }
@@ -54,10 +60,16 @@ impl Metadata {
         }
     }
 
-    /// Whether the header has no `__metadata__` at all. An empty `__metadata__` is not absent.
+    /// Whether the header has no `__metadata__` at all, or null in its place. An empty `__metadata__` is not absent.
     #[must_use]
     pub fn is_absent(&self) -> bool {
         !self.is_present
+    }
+
+    /// Whether the header has null in place of `__metadata__`.
+    #[must_use]
+    pub fn is_null(&self) -> bool {
+        self.is_null
     }
 
     /// The number of keys.

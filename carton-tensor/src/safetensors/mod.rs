@@ -19,7 +19,6 @@ mod index;
 mod layout;
 mod metadata;
 mod reader;
-mod sharded;
 mod sharded_writer;
 mod string_table;
 mod writer;
@@ -31,7 +30,6 @@ pub use index::{ShardIndex, ShardIndexError};
 pub use layout::Layout;
 pub use metadata::Metadata;
 pub use reader::Reader;
-pub use sharded::{Sharded, ShardedError};
 pub use sharded_writer::write_sharded;
 pub use writer::{Writer, write};
 

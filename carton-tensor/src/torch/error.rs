@@ -1,10 +1,10 @@
 //! Why a PyTorch checkpoint cannot be read.
 
-use std::fmt;
 use std::io;
 
 use crate::content::Content;
 use crate::files::RawTensorError;
+pub(super) use crate::files::quoted;
 
 /// The reason that a PyTorch checkpoint cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -126,12 +126,4 @@ pub(super) fn malformed<T>(problem: impl Into<String>) -> Result<T, Problem> {
 /// Makes a [`Problem::Refused`] of a text.
 pub(super) fn refused<T>(problem: impl Into<String>) -> Result<T, Problem> {
     Err(Problem::Refused(problem.into()))
-}
-
-/// A name for a message: escaped, and shortened.
-pub(super) fn quoted(name: &str) -> impl fmt::Display {
-    const SHOWN: usize = 200;
-    let shown: String = name.chars().take(SHOWN).flat_map(char::escape_debug).collect();
-    let rest = name.chars().skip(SHOWN).count();
-    if rest == 0 { format!("`{shown}`") } else { format!("`{shown}…` and {rest} more characters") }
 }

@@ -24,10 +24,10 @@ struct Report<'a> {
 
 pub(super) async fn run(arguments: TensorDiffArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
-    let TensorDiffArgs { a, b, only: OnlyArgs { only }, elements, read_all, dense, digests } = arguments;
+    let TensorDiffArgs { a, b, only: OnlyArgs { only }, elements, read_all, links, dense, digests } = arguments;
     let open = async |source| {
         let everything = OnlyArgs { only: Vec::new() };
-        let source = super::open_some(SourceArgs { source }, everything, dense, context).await?;
+        let source = super::open_some(SourceArgs { source, links }, everything, dense, context).await?;
         Ok::<_, Failure>(super::with_digests(source, digests, context))
     };
     let (a, b) = (open(a).await?, open(b).await?);

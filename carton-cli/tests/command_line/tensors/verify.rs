@@ -134,7 +134,7 @@ fn a_shard_that_is_a_folder_is_called_that() {
     ----- stdout -----
 
     ----- stderr -----
-    error: `two.safetensors` of `model.safetensors.index.json` is a folder, expected a safetensors file (spec/safetensors.md §7.3)
+    error: `two.safetensors` of `model.safetensors.index.json` is a folder, expected a file of tensors (spec/safetensors.md §7.3)
     ");
     sandbox.carton("tensor convert model.safetensors.index.json x.zt").expect_code(4);
     // Opening a named pipe blocks until another process writes to it.
