@@ -6,7 +6,7 @@ use std::path::Path;
 use parking_lot::Mutex;
 
 use super::cursor::Failed;
-use super::{GgufError, Header, TensorInfo};
+use super::{GgufError, Header, HeaderError, TensorInfo};
 use crate::content::Content;
 use crate::files::{ElementType, FileBytes, RawTensor, RawTensorError};
 use crate::parallel::par_for_each;
@@ -47,12 +47,15 @@ impl Reader {
         match Header::read(&bytes) {
             Ok(header) => Ok(Self { place, bytes, header }),
             Err(Failed::Io(source)) => Err(GgufError::Io { place, source }),
-            // The rule that another kind of file breaks first would not tell what the file is.
-            Err(Failed::Rule(source)) => match bytes.start(Content::START).map(|start| Content::of_start(&start)) {
-                Ok(Some(content)) if content != Content::Gguf => Err(GgufError::OtherContent { place, content }),
-                Ok(_) => Err(GgufError::Header { place, source: Box::new(source) }),
-                Err(source) => Err(GgufError::Io { place, source }),
-            },
+            // A file that does not begin like GGUF is mostly a whole one of another kind, which the rule would not tell.
+            Err(Failed::Rule(source @ HeaderError::Magic { .. })) => {
+                match bytes.start(Content::START).map(|start| Content::of_start(&start)) {
+                    Ok(Some(content)) => Err(GgufError::OtherContent { place, content }),
+                    Ok(None) => Err(GgufError::Header { place, source: Box::new(source) }),
+                    Err(source) => Err(GgufError::Io { place, source }),
+                }
+            }
+            Err(Failed::Rule(source)) => Err(GgufError::Header { place, source: Box::new(source) }),
         }
     }
 

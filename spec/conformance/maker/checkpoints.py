@@ -33,8 +33,10 @@ def cases():
     return [
         case("two-shards", "two shards", "7.5", EACH, reads=True),
         case("other-keys", "keys of the index that a reader does not know", "7.1", "other keys are ignored", index=json.dumps({"x": 1, "weight_map": BOTH}), reads=True),
+        case("metadata-null", "metadata that are null", "7.1", "is an object of anything, or null", index=json.dumps({"metadata": None, "weight_map": BOTH}), reads=True),
         case("from-shard-0", "shards that are counted from 0", "7.4", AGREE, {"a": "m-00000-of-00001.safetensors", "b": "m-00001-of-00001.safetensors"}, files={FIRST: None, SECOND: None, "m-00000-of-00001.safetensors": safetensors_of({"a": A}), "m-00001-of-00001.safetensors": safetensors_of({"b": B})}, reads=True),
         case("link-below", "a shard that is a link into a folder below", "7.3", "it leads to a file in that folder or below it", files={FIRST: Link("blobs/x"), "blobs/x": safetensors_of({"a": A})}, reads=True),
+        case("byte-order-mark", "an index that begins with a byte order mark", "7.1", "without a byte order mark", index="\ufeff" + json.dumps({"weight_map": BOTH})),
         case("index-list", "an index that is a list", "7.1", OBJECT, index="[]"),
         case("index-tensor-twice", "a tensor twice", "7.1", "No key is there twice, in it or in the index", index=twice),
         case("index-without-map", "no `weight_map`", "7.1", "`weight_map` is an object of strings", index="{}"),
