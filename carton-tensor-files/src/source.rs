@@ -368,7 +368,7 @@ impl TensorSource {
         let is_whole = readers.iter().map(|reader| reader.tensors().len()).sum::<usize>() == self.tensors.len();
         let mut left_out = readers.iter().map(|reader| reader.left_out()).filter(|left_out| left_out.count > 0);
         let first = left_out.next().filter(|_| is_whole)?;
-        let others = left_out.fold(0_usize, |sum, left_out| sum.saturating_add(left_out.count));
+        let others = left_out.fold(0_u64, |sum, left_out| sum.saturating_add(left_out.count));
         let others = if others > 0 { format!("; and {others} in other files") } else { String::new() };
         Some(format!("{first}{others}"))
     }

@@ -53,7 +53,9 @@ def read_safetensors(data):
         raise Refused("limit", "safetensors §1.2: the header is too long")
     _require(8 + length <= len(data), "safetensors §1.3: the header is cut off")
     header = _safetensors_header(data[8 : 8 + length])
-    metadata = header.pop("__metadata__", {})
+    # Null counts as absent.
+    metadata = header.pop("__metadata__", None)
+    metadata = {} if metadata is None else metadata
     _require(isinstance(metadata, dict) and all(isinstance(v, str) for v in metadata.values()), "safetensors §3")
     tensors, ranges = {}, []
     for name, entry in header.items():

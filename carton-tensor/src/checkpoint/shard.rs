@@ -32,7 +32,7 @@ impl fmt::Display for ShardKind {
 #[non_exhaustive]
 pub enum Shard {
     /// A safetensors file.
-    Safetensors(safetensors::Reader),
+    Safetensors(Box<safetensors::Reader>),
     /// A PyTorch checkpoint.
     Torch(torch::Reader),
 }
@@ -49,7 +49,7 @@ impl Shard {
             Err(source) => return Err(ShardedError::Io { place, source }),
         };
         Ok(match kind(&start, &place) {
-            ShardKind::Safetensors => Self::Safetensors(safetensors::Reader::new(bytes, place)?),
+            ShardKind::Safetensors => Self::Safetensors(Box::new(safetensors::Reader::new(bytes, place)?)),
             ShardKind::Torch => Self::Torch(torch::Reader::new(bytes, place)?),
         })
     }
