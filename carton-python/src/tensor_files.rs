@@ -11,9 +11,9 @@ use carton_tensor::files::{ElementType, RawTensor, SharedBytes, Slice};
 use carton_tensor::weights::{FloatType, Granularity};
 use carton_tensor::ztensor::{DigestAlgorithm, Version};
 use carton_tensor_files::{
-    ConvertOptions, DiffOptions, GroupHandling, QuantizeOptions, RenameError, Rounding, TensorFilesError, TensorInfo,
-    TensorLocation, TensorSource, Value, Verification, WriteOptions, convert, description, diff, open, open_path,
-    quantize, save, validate, verify,
+    ConvertOptions, DiffOptions, GroupHandling, OpenTensors, QuantizeOptions, RenameError, Rounding, TensorFilesError,
+    TensorInfo, TensorLocation, TensorSource, Value, Verification, WriteOptions, convert, description, diff, open,
+    open_path, quantize, save, validate, verify,
 };
 use numpy::PyReadonlyArray1;
 use pyo3::exceptions::{PyIndexError, PyKeyError};
@@ -166,6 +166,14 @@ pub(crate) struct Origin {
     offline: Option<bool>,
 }
 
+impl Origin {
+    /// Opens the place, once it is awaited.
+    fn opening(&self, py: Python<'_>, cancel_token: &CancelToken) -> PyResult<OpenTensors> {
+        let opening = open(TensorLocation::from(self.place.0.clone())).config(config(py, self.offline)?);
+        Ok(opening.follow_links(links(self.follow_links)).cancel_token(cancel_token.clone()))
+    }
+}
+
 /// Which links to the files of a checkpoint are followed.
 fn links(follow_links: Option<bool>) -> FollowLinks {
     match follow_links {
@@ -182,10 +190,9 @@ fn on_source<T: Serialize + Send + 'static>(
     progress: Option<Py<PyAny>>,
     work: impl FnOnce(&TensorSource, Context) -> Result<T, TensorFilesError> + Send + 'static,
 ) -> PyResult<String> {
-    let Origin { place, only, max_dense, digests, follow_links, offline } = origin;
     let cancel_token = CancelToken::default();
-    let opening = open(TensorLocation::from(place.0)).config(config(py, offline)?).follow_links(links(follow_links));
-    let opening = opening.cancel_token(cancel_token.clone());
+    let opening = origin.opening(py, &cancel_token)?;
+    let Origin { only, max_dense, digests, .. } = origin;
     working(py, progress, cancel_token, async move { opening.await }, move |source, context| {
         let mut source = source.with_max_dense(max_dense).verifying(digests);
         source.keep_matching(&only)?;
@@ -284,9 +291,7 @@ pub(crate) fn tensor_convert(
     let cancel_token = CancelToken::default();
     let mut openings = Vec::with_capacity(origins.len());
     for origin in origins {
-        let location = TensorLocation::from(origin.place.0);
-        let opening = open(location).config(config(py, origin.offline)?).cancel_token(cancel_token.clone());
-        openings.push((opening, origin.max_dense, origin.digests));
+        openings.push((origin.opening(py, &cancel_token)?, origin.max_dense, origin.digests));
     }
     let all = async move {
         let mut sources = Vec::with_capacity(openings.len());
@@ -385,12 +390,7 @@ pub(crate) fn tensor_diff(
     let tolerance = crate::package::tolerance(py, comparing.rtol, comparing.atol)?;
     options.elements = DifferenceOptions::default().tolerance(tolerance).read_all(comparing.read_all);
     let cancel_token = CancelToken::default();
-    let opening = |origin: &Origin| {
-        let location = TensorLocation::from(origin.place.0.clone());
-        let opening = open(location).config(config(py, origin.offline)?).follow_links(links(origin.follow_links));
-        Ok::<_, PyErr>(opening.cancel_token(cancel_token.clone()))
-    };
-    let (open_a, open_b) = (opening(&a)?, opening(&b)?);
+    let (open_a, open_b) = (a.opening(py, &cancel_token)?, b.opening(py, &cancel_token)?);
     let both = async move { Ok((open_a.await?, open_b.await?)) };
     working(py, progress, cancel_token, both, move |(source_a, source_b), context| {
         let source_a = source_a.with_max_dense(a.max_dense).verifying(a.digests);

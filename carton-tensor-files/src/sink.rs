@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use carton_tensor::context::CancelToken;
 use carton_tensor::files::{ElementType, PendingFile, RawTensor};
-use carton_tensor::npy::{Array, NpzWriter, write_array, write_array_with};
+use carton_tensor::npy::{Array, NpzWriter, leads_out, write_array, write_array_with};
 use carton_tensor::safetensors::{self, Layout, Metadata, SafetensorsError};
 use carton_tensor::ztensor::{self, Attribute, Object, QuantizedGroup, Version};
 use carton_tensor::{DataType, StringTensor};
@@ -291,6 +291,12 @@ fn check(planned: &Planned, format: OutputFormat, version: Version) -> Result<()
         return refused(
             "whose name is too long for the entry of a zip".to_owned(),
             Remedy::Text("write a .safetensors or .zt file"),
+        );
+    }
+    if format == OutputFormat::Npz && leads_out(&planned.name) {
+        return refused(
+            "whose name leads out of the folder in which the file is unpacked".to_owned(),
+            Remedy::OrLeaveOut("rename it, write a .safetensors or .zt file"),
         );
     }
     match (&planned.kind, format) {

@@ -338,6 +338,8 @@ pub(crate) struct TensorConvertArgs {
     #[arg(value_name = "SOURCE", required = true, value_hint = ValueHint::FilePath)]
     pub(crate) sources: Vec<PathBuf>,
     #[command(flatten)]
+    pub(crate) links: LinksArgs,
+    #[command(flatten)]
     pub(crate) sink: SinkArgs,
     #[command(flatten)]
     pub(crate) only: OnlyArgs,

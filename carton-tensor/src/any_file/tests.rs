@@ -472,8 +472,51 @@ fn split_files_are_opened_by_the_first() {
     assert!(told().contains("expected a name that ends in `-00001-of-00004.gguf`"), "{}", told());
     std::fs::write(path(1), part(0, "t0", 3, -1)).unwrap();
     assert!(told().contains("`split.tensors.count` is -1"), "{}", told());
+    std::fs::write(path(1), part(0, "t0", 3, 3)).unwrap();
+    let others: [(&[u8], Content, &str); 3] = [
+        (
+            b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 1\n",
+            Content::GitLfsPointer,
+            "git lfs pull",
+        ),
+        (b"<!DOCTYPE html><html>login</html>", Content::Html, "download the file again"),
+        (b"PK\x03\x04\x14\0\0\0\0", Content::Zip, "unpack it"),
+    ];
+    for (bytes, content, hint) in others {
+        std::fs::write(path(3), bytes).unwrap();
+        let error = TensorFile::open(path(1)).unwrap_err();
+        let expected = format!("m-00003-of-00003.gguf` is {content}, expected a GGUF file");
+        assert!(error.to_string().contains(&expected), "{error}");
+        assert_eq!((error.content(), error.is_malformed()), (Some(content), true));
+        assert!(error.hint().unwrap().contains(hint), "{:?}", error.hint());
+    }
     std::fs::remove_file(path(3)).unwrap();
     assert!(told().contains("`m-00003-of-00003.gguf` of the same model is missing"), "{}", told());
+    // One file, as for llama.cpp.
+    std::fs::write(path(1), part(7, "t0", 0, 9)).unwrap();
+    assert_eq!(TensorFile::open(path(1)).unwrap().entries().count(), 1);
+}
+
+/// Links to the further files of GGUF are followed by the rule for those of an index.
+#[cfg(unix)]
+#[test]
+fn links_to_split_files_are_followed_by_the_rule_of_indexes() {
+    let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let part = |number: u16| {
+        let small = |value: u16| [2_u32.to_le_bytes().as_slice(), &value.to_le_bytes()].concat();
+        let (number_is, count) = (small(number), small(2));
+        gguf(&format!("t{number}"), &[("split.no", &number_is), ("split.count", &count)], (0, &[2]), &[0; 8])
+    };
+    let first = folder.path().join("m-00001-of-00002.gguf");
+    std::fs::write(&first, part(0)).unwrap();
+    std::fs::write(elsewhere.path().join("blob"), part(1)).unwrap();
+    std::os::unix::fs::symlink(elsewhere.path().join("blob"), folder.path().join("m-00002-of-00002.gguf")).unwrap();
+    assert_eq!(TensorFile::open(&first).unwrap().entries().count(), 2);
+    let error = TensorFile::open_following(&first, FollowLinks::Inside).unwrap_err();
+    assert!(error.hint().unwrap().contains("--follow-links"), "{error}");
+    let source = std::error::Error::source(&error).unwrap().to_string();
+    assert!(source.contains("it is a link to") && source.contains("that is not followed"), "{source}");
+    assert!(!error.is_malformed() && TensorFile::map_following(&first, FollowLinks::All).is_ok());
 }
 
 /// A checkpoint is opened by what it holds, and passed piece by piece like files of other formats.

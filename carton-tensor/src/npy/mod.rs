@@ -42,7 +42,7 @@ pub use elements::holds;
 pub use error::NpyError;
 use error::Problem;
 use header::Header;
-pub use npz::{Npz, NpzWriter, write_npz};
+pub use npz::{Npz, NpzWriter, leads_out, write_npz};
 
 /// The place that errors name for data without a path.
 const UNNAMED: &str = "npy data";

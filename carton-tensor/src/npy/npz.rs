@@ -329,7 +329,7 @@ impl<W: Seek> Seek for UntilFailure<W> {
 /// Writes arrays to an `.npz` file, uncompressed like NumPy's `savez`. The same tensors in the same order give the same bytes.
 ///
 /// # Errors
-/// As [`write`](super::write); [`NpyError::Format`] for a repeated name.
+/// As [`write`](super::write); [`NpyError::Format`] for a repeated name; [`NpyError::Unsupported`] for one that [`leads_out`].
 pub fn write_npz<'a, W: Write + Seek>(
     writer: W,
     tensors: impl IntoIterator<Item = (&'a str, &'a Tensor)>,
@@ -339,6 +339,17 @@ pub fn write_npz<'a, W: Write + Seek>(
         npz.add(name, tensor)?;
     }
     npz.finish()
+}
+
+/// Whether a program that unpacks an archive by the names of its entries could write the array of this name outside of its folder. NumPy writes and
+/// reads such names, which are those of its caller's variables; the names that are written here come from files of others.
+#[must_use]
+pub fn leads_out(name: &str) -> bool {
+    // TensorFlow has names like `w:0`.
+    let has_drive = matches!(name.as_bytes(), [_, b':', b'/' | b'\\', ..]);
+    // What is behind the last separator gets the suffix.
+    let mut folders = name.rsplit(['/', '\\']).skip(1);
+    has_drive || name.starts_with(['/', '\\']) || folders.any(|folder| folder == "..")
 }
 
 /// The place that errors name for an archive that is being written.
@@ -365,7 +376,7 @@ impl<W: Write + Seek> NpzWriter<W> {
     /// Adds a tensor.
     ///
     /// # Errors
-    /// As [`write`](super::write); [`NpyError::Format`] for a repeated name.
+    /// As [`write_npz`].
     pub fn add(&mut self, name: &str, tensor: &Tensor) -> Result<(), NpyError> {
         self.entry(name, |archive| elements::write(archive, tensor))
     }
@@ -414,6 +425,11 @@ impl<W: Write + Seek> NpzWriter<W> {
     ) -> Result<(), NpyError> {
         let Self { archive, names, .. } = self;
         let write = || {
+            if leads_out(name) {
+                return Err(Problem::Unsupported(
+                    "programs that unpack the archive could write it elsewhere".to_owned(),
+                ));
+            }
             if !names.insert(name.to_owned()) {
                 return Err(Problem::Format("the name is given to two arrays".to_owned()));
             }

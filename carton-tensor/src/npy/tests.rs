@@ -389,6 +389,20 @@ mod npz {
     }
 
     #[test]
+    fn no_name_that_is_written_leads_out_of_a_folder() {
+        let x = Tensor::scalar(7_i64);
+        for name in ["../x", "a/../../x", "..\\x", "a\\..\\x", "/x", "\\x", "C:/x", "c:\\x", "a/../b"] {
+            let error = write_npz(Cursor::new(Vec::new()), [(name, &x)]).unwrap_err();
+            assert!(matches!(error, NpyError::Unsupported { .. }), "{name}: {error}");
+        }
+        for name in ["a/b", "..", "a/..", "..x/y", "onnx::x_1", "", "a b", "w:0"] {
+            let mut file = Cursor::new(Vec::new());
+            write_npz(&mut file, [(name, &x)]).unwrap();
+            assert_eq!(open(file.into_inner()).unwrap().read(name).unwrap(), x, "{name}");
+        }
+    }
+
+    #[test]
     fn bombs_and_damage_are_errors() {
         // A megabyte of zeros deflates to a kilobyte. The shape is correct, but the limit forbids it.
         let tensor = numbers(&vec![0_u8; 1 << 20], &[1 << 20]);

@@ -12,8 +12,9 @@ use crate::text::{byte_size, count, one_line};
 pub(super) async fn run(arguments: TensorConvertArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
     let mut sources = Vec::with_capacity(arguments.sources.len());
+    let links = arguments.links;
     for source in arguments.sources {
-        let source = super::open_source(SourceArgs { source }, context).await?;
+        let source = super::open_source(SourceArgs { source, links }, context).await?;
         sources.push(source.with_max_dense(arguments.dense.max_dense).verifying(true));
     }
     let mut options = ConvertOptions::default();
