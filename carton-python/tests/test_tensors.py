@@ -156,6 +156,19 @@ def test_a_sharded_checkpoint(tmp_path: Path) -> None:
         tensors.open(index)["zz"]
 
 
+def test_links_out_of_the_folder_of_a_checkpoint(tmp_path: Path) -> None:
+    folder, elsewhere = tmp_path / "model", tmp_path / "elsewhere"
+    folder.mkdir()
+    safetensors.save_file({"a": np.arange(3)}, elsewhere)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "a.safetensors"}}))
+    (folder / "a.safetensors").symlink_to(elsewhere)
+    assert list(tensors.open(folder)) == list(tensors.open(folder, follow_links=True)) == ["a"]
+    for call in (tensors.open, tensors.verify):
+        with pytest.raises(carton.Error, match="outside of its folder") as caught:
+            call(folder, follow_links=False)
+        assert "follow_links=True" in (caught.value.hint or "")
+
+
 def address(array: np.ndarray) -> int:
     return array.ctypes.data
 

@@ -40,7 +40,8 @@ pub(crate) fn written_metadata(
         }
         lose(&mut metadata, sources, format, warnings);
         // Programs of the hub load a safetensors file for PyTorch only if it says so, or has no metadata.
-        let is_torch = sources.iter().any(|source| source.file().is_some_and(|file| file.as_torch().is_some()));
+        let is_torch =
+            sources.iter().any(|source| source.file().is_some_and(|file| file.torch_readers().next().is_some()));
         if is_torch && format == OutputFormat::Safetensors && !metadata.iter().any(|(key, _)| key == FORMAT.0) {
             metadata.push((FORMAT.0.to_owned(), Attribute::Text(FORMAT.1.to_owned())));
         }

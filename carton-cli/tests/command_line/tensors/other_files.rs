@@ -87,18 +87,16 @@ fn indexes_of_other_files() {
 
     ----- stderr -----
     error: `pytorch_model.bin.index.json`: 1 of its files is missing: `pytorch_model-00001-of-00001.bin` (spec/safetensors.md §7.3)
-
-    hint: by their names its files are not safetensors; the index of those is `model.safetensors.index.json`
     ");
-    sandbox.write("pytorch_model-00001-of-00001.bin", zip(&["m/data.pkl", "m/version"]));
+    sandbox.write("pytorch_model-00001-of-00001.bin", POINTER);
     assert_snapshot!(sandbox.carton("tensor verify pytorch_model.bin.index.json"), @"
     exit code: 4
     ----- stdout -----
 
     ----- stderr -----
-    error: `./pytorch_model-00001-of-00001.bin` is a PyTorch checkpoint (`torch.save`), expected a safetensors file
+    error: `./pytorch_model-00001-of-00001.bin` is a Git LFS pointer, expected a PyTorch checkpoint (`torch.save`)
 
-    hint: it is read where its file is named by itself: `carton tensor convert FILE model.safetensors` writes its tensors to a file of safetensors
+    hint: it stands for a file that was not fetched: run `git lfs pull` in its repository, or download the file itself
     ");
     let index = r#"{"weight_map": {"a": "a.safetensors"}}"#;
     sandbox.write("model.safetensors.index.json", index);
@@ -118,7 +116,7 @@ fn indexes_of_other_files() {
     ----- stdout -----
 
     ----- stderr -----
-    error: `config.json` is not a valid index of safetensors files
+    error: `config.json` is not a valid index of a checkpoint
 
     Caused by:
       the index has no `weight_map` at line 1 column 21 (spec/safetensors.md §7.1)
@@ -128,6 +126,61 @@ fn indexes_of_other_files() {
     sandbox.write("model.safetensors.index.json", POINTER);
     let outcome = sandbox.carton("tensor ls model.safetensors.index.json").expect_code(1);
     assert!(outcome.stderr.contains("is a Git LFS pointer"), "{outcome}");
+}
+
+/// Checkpoints of PyTorch in several files are read by each command, by their index or their folder.
+#[test]
+fn shards_of_pytorch_are_tensor_files() {
+    let sandbox = Sandbox::new();
+    let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("../carton-tensor/tests/data/torch/sharded");
+    for file in std::fs::read_dir(&files).unwrap() {
+        let file = file.unwrap();
+        sandbox.write(Path::new("m").join(file.file_name()).to_str().unwrap(), std::fs::read(file.path()).unwrap());
+    }
+    sandbox.carton("tensor verify m").expect_code(0);
+    for place in ["m", "m/pytorch_model.bin.index.json"] {
+        let listed = sandbox.carton(&format!("tensor ls {place}")).expect_code(0).stdout;
+        assert!(
+            ["a", "tied", "transposed", "ids", "half", "flags"].iter().all(|name| listed.contains(name)),
+            "{listed}"
+        );
+        assert!(sandbox.carton(&format!("tensor cat {place} ids")).expect_code(0).stdout.contains('5'));
+        sandbox.carton(&format!("tensor stats {place}")).expect_code(0);
+    }
+    sandbox.carton("tensor convert m m.safetensors").expect_code(0);
+    sandbox.carton("tensor diff m m.safetensors").expect_code(0);
+    // The same model in both formats: safetensors is chosen.
+    sandbox.write("m/model.safetensors", "no safetensors");
+    let outcome = sandbox.carton("tensor ls m").expect_code(4);
+    assert!(outcome.stderr.contains("model.safetensors` is text"), "{outcome}");
+}
+
+/// Links that other users made are followed where that is asked for.
+#[cfg(unix)]
+#[test]
+fn links_are_followed_by_their_owners() {
+    use std::os::unix::fs::{MetadataExt, lchown, symlink};
+    let sandbox = Sandbox::new();
+    write_safetensors(&sandbox, "elsewhere/blob", &example()[..1]);
+    let index = r#"{"metadata": null, "weight_map": {"layer.0.weight": "a.safetensors"}}"#;
+    sandbox.write("m/model.safetensors.index.json", index);
+    let link = sandbox.work().join("m/a.safetensors");
+    symlink("../elsewhere/blob", &link).unwrap();
+    let outcome = sandbox.carton("tensor verify m --json").expect_code(0);
+    assert!(outcome.stdout.contains("`metadata` of the index is null"), "{outcome}");
+    // Only the superuser gives links away.
+    if std::fs::symlink_metadata(&link).unwrap().uid() != 0 {
+        return;
+    }
+    lchown(&link, Some(12_345), None).unwrap();
+    let outcome = sandbox.carton("tensor ls m").expect_code(1);
+    let expected =
+        "outside of its folder, by way of a link that another user made (uid 12345) (spec/safetensors.md §7.3)";
+    assert!(outcome.stderr.contains(expected) && outcome.stderr.contains("--follow-links"), "{outcome}");
+    for command in ["ls m", "cat m", "stats m", "verify m", "convert m x.zt", "diff m m", "quantize m q.safetensors"] {
+        sandbox.carton(&format!("tensor {command}")).expect_code(1);
+        sandbox.carton(&format!("tensor {command} --follow-links")).expect_code(0);
+    }
 }
 
 /// Content decides, not the name; an archive of nothing is what `numpy.savez` writes for no arrays.
