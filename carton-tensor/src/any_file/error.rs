@@ -203,7 +203,7 @@ impl TensorFileError {
                 Some("the Python package `gguf` does not dequantize them either; choose other tensors")
             }
             Self::Unknown { .. } => Some(
-                "read are .safetensors, .zt, .gguf, PyTorch's .pt, .pth and .bin, .npy and .npz, and .index.json of several files",
+                "read are .safetensors, PyTorch's .pt, .pth and .bin, the .index.json of both, .zt, .gguf, .npy and .npz",
             ),
             Self::Torch(TorchError::Refused { .. })
             | Self::Sharded(ShardedError::Torch(TorchError::Refused { .. })) => Some(

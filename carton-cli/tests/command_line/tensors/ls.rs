@@ -79,7 +79,7 @@ fn tensors_are_listed_without_being_read() {
     ----- stderr -----
     error: `bytes.bin` is not a tensor file: expected safetensors, zTensor, a PyTorch checkpoint, GGUF, .npy or .npz, found `\xfe\xff\x00\x01` at its start
 
-    hint: read are .safetensors, .safetensors.index.json, .zt, .gguf, PyTorch's .pt, .pth and .bin, .npy and .npz, and cartons (.carton)
+    hint: read are .safetensors, PyTorch's .pt, .pth and .bin, the .index.json of both, .zt, .gguf, .npy and .npz, and cartons (.carton)
     ");
     assert_eq!(sandbox.carton("tensor ls none.zt").code, 1);
 }
