@@ -3,7 +3,8 @@
 use std::io;
 use std::ops::{ControlFlow, Range};
 
-use super::{Array, Inner, Shard, TensorFile, TensorFileError};
+use super::{Array, Inner, TensorFile, TensorFileError};
+use crate::checkpoint::Shard;
 use crate::files::{ElementType, FileBytes, RawTensor, Visit};
 use crate::gguf;
 use crate::safetensors::{self, SafetensorsError, TensorInfo};
