@@ -12,8 +12,8 @@ use carton_tensor::weights::{FloatType, Granularity};
 use carton_tensor::ztensor::{DigestAlgorithm, Version};
 use carton_tensor_files::{
     ConvertOptions, DiffOptions, GroupHandling, OpenTensors, QuantizeOptions, RenameError, Rounding, TensorFilesError,
-    TensorInfo, TensorLocation, TensorSource, Value, Verification, WriteOptions, convert, description, diff, open,
-    open_path, quantize, save, validate, verify,
+    TensorInfo, TensorLocation, TensorSource, Value, Verification, WriteOptions, ZtensorVersion, convert, description,
+    diff, open, open_path, quantize, save, validate, verify,
 };
 use numpy::PyReadonlyArray1;
 use pyo3::exceptions::{PyIndexError, PyKeyError};
@@ -140,9 +140,10 @@ impl Storing {
         };
         options.version = match self.version.as_deref() {
             None => None,
-            Some("1.1") => Some(Version::V1_1),
-            Some("1.2") => Some(Version::V1_2),
-            Some(other) => return refused("version", other, "`1.1` or `1.2`"),
+            Some("1.1") => Some(ZtensorVersion::V1(Version::V1_1)),
+            Some("1.2") => Some(ZtensorVersion::V1(Version::V1_2)),
+            Some("2") => Some(ZtensorVersion::V2),
+            Some(other) => return refused("version", other, "`1.1`, `1.2` or `2`"),
         };
         options.sparse_below = match self.sparse_below {
             Some(share) if !(0.0..=1.0).contains(&share) => {

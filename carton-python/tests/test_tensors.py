@@ -410,6 +410,30 @@ def test_checkpoints_of_pytorch(tmp_path: Path) -> None:
         tensors.open(tmp_path / "a.pt")
 
 
+def test_ztensor_2(tmp_path: Path) -> None:
+    """Files of the library of version 2 are read as it reads them, and written byte for byte as it writes them."""
+    files = Path(__file__).parents[2] / "carton-tensor/tests/data/ztensor2"
+    expected = json.loads((files / "expected.json").read_text())["types.zt"]["objects"]
+    file = tensors.open(files / "types.zt")
+    assert file.format == "zTensor 2"
+    for name in ("f64", "f32", "f16", "i64", "u8", "bool", "complex64", "scalar"):
+        array = file[name]
+        assert list(array.shape) == expected[name]["shape"]
+        assert array.tobytes().hex() == expected[name]["parts"]["data"]["bytes"]
+    np.testing.assert_array_equal(tensors.open(files / "sparse.zt")["csr"], [[1, 0, 0, 2], [0, 0, 0, 0], [0, 3, 0, 0]])
+    assert tensors.verify(files / "sharded.zt").digests == 5
+    with pytest.raises(carton.InvalidInputError, match="of the layout `zt.mx/1`"):
+        tensors.open(files / "others.zt")["mx"]
+    saved = {"b": np.arange(6, dtype=np.int16).reshape(2, 3), "a": np.array([True, False]), "c": np.array([1, 0], bool)}
+    tensors.save(saved, tmp_path / "ours.zt", version="2")
+    for name, array in saved.items():
+        same(tensors.open(tmp_path / "ours.zt")[name], array)
+    with pytest.raises(carton.InvalidInputError, match="zTensor 2"):
+        tensors.save(saved, tmp_path / "c.zt", version="2", zstd=3)
+    pytest.importorskip("ztensor.numpy").save_file(saved, tmp_path / "theirs.zt")
+    assert (tmp_path / "ours.zt").read_bytes() == (tmp_path / "theirs.zt").read_bytes()
+
+
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     for path in (tmp_path / "missing", Path("/dev/null")):
         with pytest.raises(carton.MachineError) as caught:

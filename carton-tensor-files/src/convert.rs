@@ -85,7 +85,7 @@ pub fn convert(
     output: &Path,
     options: &ConvertOptions,
 ) -> Result<Written, TensorFilesError> {
-    let format = OutputFormat::of(output)?;
+    let format = options.write.format(output)?;
     if options.groups == GroupHandling::Made {
         format.expect_ztensor("groups", output)?;
     }

@@ -14,6 +14,7 @@ use carton_tensor::npy::NpyError;
 use carton_tensor::safetensors::SafetensorsError;
 use carton_tensor::weights::{DescriptionError, WeightsError};
 use carton_tensor::ztensor::{SparseError, ZTensorError};
+use carton_tensor::ztensor2::ZTensor2Error;
 
 use crate::checkpoint::NoChoice;
 use crate::text::{count, shown_name};
@@ -278,6 +279,9 @@ pub enum TensorFilesError {
     /// A zTensor file cannot be read or written.
     #[error(transparent)]
     Ztensor(#[from] Box<ZTensorError>),
+    /// A file of zTensor 2 cannot be read.
+    #[error(transparent)]
+    Ztensor2(#[from] Box<ZTensor2Error>),
     /// A NumPy file cannot be written.
     #[error(transparent)]
     Npy(#[from] NpyError),
@@ -295,6 +299,12 @@ pub enum TensorFilesError {
 impl From<any_file::TensorFileError> for TensorFilesError {
     fn from(error: any_file::TensorFileError) -> Self {
         Self::File(Box::new(error))
+    }
+}
+
+impl From<ZTensor2Error> for TensorFilesError {
+    fn from(error: ZTensor2Error) -> Self {
+        Self::Ztensor2(Box::new(error))
     }
 }
 
@@ -340,6 +350,7 @@ impl TensorFilesError {
         match self {
             Self::File(error) => error.is_malformed(),
             Self::Ztensor(error) => error.is_malformed(),
+            Self::Ztensor2(error) => error.is_malformed(),
             _ => false,
         }
     }
@@ -359,12 +370,16 @@ impl TensorFilesError {
         matches!(self, Self::Io { .. } | Self::NotAFile { .. }) || self.io_causes().next().is_some()
     }
 
-    /// The error of a zTensor file, if it is one.
+    /// The error of a zTensor file, if it is one: of version 2, only those that other versions have too.
     #[must_use]
     pub fn as_ztensor(&self) -> Option<&ZTensorError> {
         match self {
             Self::File(error) => match &**error {
                 any_file::TensorFileError::ZTensor { source, .. } => Some(source),
+                any_file::TensorFileError::ZTensor2 { source, .. } => match &**source {
+                    ZTensor2Error::Sparse(error) => Some(error),
+                    _ => None,
+                },
                 _ => None,
             },
             Self::Ztensor(error) => Some(error),
@@ -395,7 +410,10 @@ impl TensorFilesError {
                 _ => ErrorKind::Machine,
             },
             Self::Ztensor(error) if matches!(**error, ZTensorError::Memory { .. }) => ErrorKind::Machine,
-            Self::Safetensors(_) | Self::Ztensor(_) | Self::Npy(_) if self.io_causes().next().is_some() => {
+            Self::Ztensor2(error) if matches!(**error, ZTensor2Error::Memory { .. }) => ErrorKind::Machine,
+            Self::Safetensors(_) | Self::Ztensor(_) | Self::Ztensor2(_) | Self::Npy(_)
+                if self.io_causes().next().is_some() =>
+            {
                 ErrorKind::Machine
             }
             _ => ErrorKind::InvalidInput,
@@ -460,6 +478,9 @@ impl TensorFilesError {
             error => match error.as_ztensor()? {
                 ZTensorError::Sparse(SparseError::DenseSize { .. }) => {
                     text("allow a larger one, if it should be that large")
+                }
+                ZTensorError::OtherVersion { version: "2.x" } => {
+                    text("a file of version 2 is read as a file of tensors, and can be converted to one of version 1.2")
                 }
                 ZTensorError::OtherVersion { version } => Some(format!(
                     "read it with a release {version} of the ztensor library, and save its tensors as safetensors, which can be converted"

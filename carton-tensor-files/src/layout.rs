@@ -1,6 +1,7 @@
 //! How tensors are stored in their file or carton.
 
 use carton_tensor::ztensor::Format;
+use carton_tensor::ztensor2::Layout;
 use serde::{Serialize, Serializer};
 
 /// How a tensor is stored.
@@ -47,6 +48,18 @@ impl From<Format<'_>> for TensorLayout {
             Format::SparseCoo => Self::SparseCoo,
             Format::QuantizedGroup => Self::QuantizedGroup,
             Format::Other(name) => Self::Other(name.to_owned()),
+        }
+    }
+}
+
+/// Sparse objects of zTensor 2 are stored as those of other versions are.
+impl From<Layout<'_>> for TensorLayout {
+    fn from(layout: Layout<'_>) -> Self {
+        match layout {
+            Layout::Dense => Self::Dense,
+            Layout::SparseCsr => Self::SparseCsr,
+            Layout::SparseCoo => Self::SparseCoo,
+            Layout::Other(name) => Self::Other(name.to_owned()),
         }
     }
 }

@@ -81,5 +81,5 @@ pub use tensor_info::TensorInfo;
 pub use text::shown_name;
 pub use validate::{description, validate};
 pub use verify::{Verification, verify};
-pub use write_options::{OnTemporary, OutputFormat, Temporary, WriteOptions};
+pub use write_options::{OnTemporary, OutputFormat, Temporary, WriteOptions, ZtensorVersion};
 pub use written_metadata::MetadataOptions;

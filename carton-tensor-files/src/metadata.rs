@@ -21,6 +21,9 @@ impl TensorSource {
         if let Some(reader) = self.as_ztensor() {
             return Ok(reader.manifest().attributes()?.into_iter().collect());
         }
+        if let Some(reader) = self.as_ztensor2() {
+            return Ok(reader.manifest().attributes()?.into_iter().collect());
+        }
         if let Some(first) = self.file().and_then(|file| file.as_gguf()?.first()) {
             let pairs = first.header().metadata().iter().filter(|(_, value)| is_whole(value));
             return Ok(pairs.map(|(key, value)| (key.clone(), attribute_of_gguf(value))).collect());
@@ -47,9 +50,10 @@ impl TensorSource {
     /// # Errors
     /// There is no such object, or its attributes are malformed.
     pub fn attributes(&self, name: &str) -> Result<Attributes, TensorFilesError> {
-        match self.as_ztensor() {
-            Some(reader) => Ok(reader.object(name)?.attributes()?),
-            None => Ok(Attributes::new()),
+        match (self.as_ztensor(), self.as_ztensor2()) {
+            (Some(reader), _) => Ok(reader.object(name)?.attributes()?),
+            (None, Some(reader)) => Ok(reader.object(name)?.attributes()?),
+            (None, None) => Ok(Attributes::new()),
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::sink::{Piece, Planned, PlannedKind};
 use crate::source::{TensorSource, Value};
 use crate::tensor_info::TensorInfo;
 use crate::text::shown_name;
-use crate::write_options::{OutputFormat, WriteOptions};
+use crate::write_options::{OutputFormat, WriteOptions, ZtensorVersion};
 
 /// A tensor that is to be written, and where it comes from.
 pub(crate) struct Job<'a> {
@@ -97,6 +97,9 @@ pub(crate) fn piece<'a>(
         }
         warn_of_lost(&object, warnings)?;
     }
+    if source.as_ztensor2().is_some() && !source.attributes(&listed.name)?.is_empty() {
+        warnings.push(format!("the attributes of `{}` are not written", listed.name));
+    }
     let numbers: Box<dyn Numbers + 'a> = match (source.entry(&listed.name)?, stored_type(listed)) {
         (Some(entry), Some(dtype)) => Box::new(EntryNumbers::new(entry, dtype)),
         _ => match source.read(&listed.name)? {
@@ -141,7 +144,7 @@ pub(crate) fn warn_of_version(options: &WriteOptions, listed: &[&TensorInfo], wa
     use ElementType::{Complex64, Complex128, Float8E4m3Fn, Float8E5m2};
     let is_unread = |dtype| matches!(dtype, Float8E4m3Fn | Float8E5m2 | Complex64 | Complex128);
     let found = listed.iter().find_map(|listed| Some((listed, listed.element_type.filter(|dtype| is_unread(*dtype))?)));
-    if let (Some(Version::V1_1), Some((listed, dtype))) = (options.version, found) {
+    if let (Some(ZtensorVersion::V1(Version::V1_1)), Some((listed, dtype))) = (options.version, found) {
         warnings.push(format!(
             "version 1.1 of the format has {dtype}, but its libraries read no file that has it: `{}` and any other such tensor can be left \
              out",

@@ -24,7 +24,7 @@ use crate::sink::{Piece, Planned, PlannedKind, Sink};
 use crate::source::TensorSource;
 use crate::tensor_info::TensorInfo;
 use crate::text::{shown_name, shown_names};
-use crate::write_options::{OutputFormat, WriteOptions};
+use crate::write_options::WriteOptions;
 use crate::written_metadata::{MetadataOptions, written_metadata};
 
 /// The role of a tensor that is written.
@@ -190,7 +190,7 @@ pub fn quantize(
         false => Filter::any_glob(&settings.only)?,
     };
     plan::check_output(&[source], output)?;
-    let format = OutputFormat::of(output)?;
+    let format = settings.write.format(output)?;
     if settings.group_size.is_some() {
         format.expect_ztensor("group_size", output)?;
     }
@@ -280,6 +280,9 @@ fn warn_of_lost(
     if let Some(reader) = source.as_ztensor() {
         let object = reader.object(&listed.name)?;
         plan::warn_of_lost(&object, warnings)?;
+    }
+    if source.as_ztensor2().is_some() && !source.attributes(&listed.name)?.is_empty() {
+        warnings.push(format!("the attributes of `{}` are not written", listed.name));
     }
     Ok(())
 }

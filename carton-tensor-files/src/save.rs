@@ -24,7 +24,7 @@ pub fn save(
     output: &Path,
     options: &WriteOptions,
 ) -> Result<Written, TensorFilesError> {
-    let format = OutputFormat::of(output)?;
+    let format = options.format(output)?;
     if !metadata.is_empty() && matches!(format, OutputFormat::Npz | OutputFormat::Npy) {
         return Err(TensorFilesError::NoMetadata { format: format.name() });
     }

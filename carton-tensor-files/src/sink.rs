@@ -3,14 +3,15 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use carton_tensor::context::CancelToken;
 use carton_tensor::files::{ElementType, PendingFile, RawTensor};
 use carton_tensor::npy::{Array, NpzWriter, leads_out, write_array, write_array_with};
 use carton_tensor::safetensors::{self, Layout, Metadata, SafetensorsError};
-use carton_tensor::ztensor::{self, Attribute, Object, QuantizedGroup, Version};
+use carton_tensor::ztensor::{self, Attribute, Attributes, Object, QuantizedGroup, Version};
+use carton_tensor::ztensor2;
 use carton_tensor::{DataType, StringTensor};
 
 use crate::error::{Remedy, TensorFilesError};
@@ -81,6 +82,8 @@ pub(crate) struct Sink {
 enum Writer {
     Safetensors(Box<safetensors::Writer<BufWriter<Stoppable>>>),
     Ztensor(Box<ztensor::Writer<BufWriter<Stoppable>>>),
+    /// With the attributes of the file, which come last.
+    Ztensor2(Box<ztensor2::Writer<Stoppable>>, Attributes),
     Npz(Box<NpzWriter<Stoppable>>),
     Npy(BufWriter<Stoppable>),
 }
@@ -104,6 +107,12 @@ impl Write for Stoppable {
     }
 }
 
+impl Read for Stoppable {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.file.read(buffer)
+    }
+}
+
 impl Seek for Stoppable {
     fn seek(&mut self, target: SeekFrom) -> io::Result<u64> {
         self.file.seek(target)
@@ -119,7 +128,7 @@ impl Sink {
         metadata: &[(String, Attribute)],
     ) -> Result<Self, TensorFilesError> {
         let (path, cancel_token) = (path.to_path_buf(), options.context.cancel_token());
-        let format = OutputFormat::of(&path)?;
+        let format = options.format(&path)?;
         if let Some(option) = options.for_ztensor() {
             format.expect_ztensor(option, &path)?;
         }
@@ -157,6 +166,11 @@ impl Sink {
                 writer.set_attributes(&metadata.iter().cloned().collect())?;
                 Writer::Ztensor(Box::new(writer))
             }
+            OutputFormat::Ztensor2 => {
+                order.sort_by_key(|&position| planned.get(position).map(|planned| planned.name.as_str()));
+                let attributes = metadata.iter().cloned().collect();
+                Writer::Ztensor2(Box::new(ztensor2::Writer::new(output)?), attributes)
+            }
             OutputFormat::Npz => Writer::Npz(Box::new(NpzWriter::new(output))),
             OutputFormat::Npy => Writer::Npy(BufWriter::new(output)),
         };
@@ -188,6 +202,11 @@ impl Sink {
             }
             (Writer::Ztensor(writer), Piece::Numbers(numbers)) => {
                 self.ztensor.numbers(writer, name, numbers.as_ref())?;
+            }
+            (Writer::Ztensor2(writer, _), Piece::Numbers(numbers)) => {
+                copy_to(numbers.as_ref(), |copy| {
+                    writer.add_with(name, numbers.dtype(), numbers.shape(), &Attributes::new(), |out| copy(out))
+                })?;
             }
             (Writer::Npz(writer), Piece::Numbers(numbers)) => {
                 copy_to(numbers.as_ref(), |copy| writer.add_array_with(name, numbers.dtype(), numbers.shape(), copy))?;
@@ -247,6 +266,11 @@ impl Writer {
         match self {
             Self::Safetensors(writer) => drop(writer.finish()?),
             Self::Ztensor(writer) => drop(writer.finish()?),
+            Self::Ztensor2(writer, attributes) => {
+                let (output, length) = writer.finish(&attributes)?;
+                // A tensor that is the same as an earlier one was written, and its bytes are used again or cut off.
+                output.file.set_len(length).map_err(ztensor2::ZTensor2Error::from)?;
+            }
             Self::Npz(writer) => writer.finish()?,
             Self::Npy(mut writer) => writer.flush().map_err(|source| {
                 // The caller fills in the path.
@@ -306,7 +330,7 @@ fn check(planned: &Planned, format: OutputFormat, version: Version) -> Result<()
         ),
         (PlannedKind::Blocks(of), _) => refused(format!("blocks of {}", shown_name(of)), Remedy::Dequantize),
         (PlannedKind::Unusable(reason), _) => refused(format!("which cannot be read: {reason}"), Remedy::ChooseOthers),
-        (PlannedKind::Strings, OutputFormat::Safetensors | OutputFormat::Ztensor) => {
+        (PlannedKind::Strings, OutputFormat::Safetensors | OutputFormat::Ztensor | OutputFormat::Ztensor2) => {
             refused("strings".to_owned(), Remedy::OrLeaveOut("write strings to an .npz or .npy file"))
         }
         (PlannedKind::Group, OutputFormat::Safetensors | OutputFormat::Npz | OutputFormat::Npy) => {
@@ -317,6 +341,16 @@ fn check(planned: &Planned, format: OutputFormat, version: Version) -> Result<()
         }
         (PlannedKind::Object { not_in_1_1: Some(what), .. }, OutputFormat::Ztensor) if version == Version::V1_1 => {
             refused(format!("{what}, in version 1.1"), TOO_NEW)
+        }
+        (PlannedKind::Group | PlannedKind::Object { .. }, OutputFormat::Ztensor2) => {
+            let what = match &planned.kind {
+                PlannedKind::Object { what, .. } => what.clone(),
+                _ => "a quantized group".to_owned(),
+            };
+            refused(what, Remedy::OrDequantize)
+        }
+        (PlannedKind::Numbers(dtype, _), OutputFormat::Ztensor2) if !ztensor2::has(*dtype) => {
+            refused(format!("numbers of {dtype}"), Remedy::OrLeaveOut("write version 1.2"))
         }
         (PlannedKind::Object { what, .. }, OutputFormat::Safetensors | OutputFormat::Npz | OutputFormat::Npy) => {
             refused(what.clone(), Remedy::OrDequantize)

@@ -13,6 +13,7 @@ use carton_tensor::files::{RawTensor, Slice};
 use carton_tensor::npy::Array;
 use carton_tensor::weights::{self, Filter, LoadOptions, Statistics};
 use carton_tensor::ztensor::{self, Checks};
+use carton_tensor::ztensor2;
 use carton_tensor::{NestedTensor, StringTensor, Tensor};
 
 use crate::checkpoint;
@@ -316,13 +317,20 @@ impl TensorSource {
         self.file().and_then(TensorFile::as_ztensor)
     }
 
+    /// The reader, if the source is a file of zTensor 2.
+    #[must_use]
+    pub fn as_ztensor2(&self) -> Option<&ztensor2::Reader> {
+        self.file().and_then(TensorFile::as_ztensor2)
+    }
+
     /// The paths of all files of the source.
     #[must_use]
     pub fn paths(&self) -> Vec<PathBuf> {
         let Opened::File(file, path) = &self.opened else { return Vec::new() };
         let shards = file.as_sharded().into_iter().flat_map(|sharded| sharded.shards());
         let parts = file.as_gguf().into_iter().flat_map(|split| split.file_names());
-        let others = shards.map(|(name, _)| name).chain(parts);
+        let further = file.as_ztensor2().into_iter().flat_map(|reader| reader.shard_files());
+        let others = shards.map(|(name, _)| name).chain(parts).chain(further);
         std::iter::once(path.clone()).chain(others.map(|name| path.with_file_name(name))).collect()
     }
 
@@ -340,18 +348,23 @@ impl TensorSource {
     #[must_use]
     pub fn unknown_digests(&self, not_compared: &str) -> Option<String> {
         const SHOWN: usize = 5;
-        let reader = self.as_ztensor()?;
         let mut unknown = Vec::new();
-        for object in self.tensors.iter().filter_map(|info| reader.object(&info.name).ok()) {
-            let algorithms = object.components().filter_map(|component| component.unknown_digest());
+        for info in &self.tensors {
+            let object = self.as_ztensor().and_then(|reader| reader.object(&info.name).ok());
+            let components = object.into_iter().flat_map(|object| object.components());
+            let object = self.as_ztensor2().and_then(|reader| reader.object(&info.name).ok());
+            let parts = object.into_iter().flat_map(|object| object.parts());
+            let algorithms = components.filter_map(|component| component.unknown_digest());
+            let algorithms = algorithms.chain(parts.filter_map(|part| part.unknown_digest()));
             unknown.extend(
-                algorithms.map(|algorithm| format!("{} of `{}`", shown_name(algorithm), shown_name(object.name()))),
+                algorithms.map(|algorithm| format!("{} of `{}`", shown_name(algorithm), shown_name(&info.name))),
             );
         }
+        let page = if self.as_ztensor2().is_some() { "ztensor2" } else { "ztensor" };
         let shown = unknown.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
         let more = if unknown.len() > SHOWN { " and others" } else { "" };
         (!unknown.is_empty()).then(|| {
-            format!("{not_compared}, because their algorithms are not known: the digests {shown}{more} [spec/ztensor.md §4.3]")
+            format!("{not_compared}, because their algorithms are not known: the digests {shown}{more} [spec/{page}.md §4.3]")
         })
     }
 

@@ -47,15 +47,19 @@ pub struct TensorInfo {
 
 /// Describes a tensor of a file.
 pub(crate) fn of_file(file: &TensorFile, path: &Path, entry: &Entry<'_>) -> TensorInfo {
+    let of_2 = entry.as_ztensor2();
+    let parts = || of_2.into_iter().flat_map(|object| object.parts());
     let components = || entry.as_ztensor().into_iter().flat_map(|object| object.components());
     let is_strings = matches!(file.format(), TensorFileFormat::Npy | TensorFileFormat::Npz) && entry.dtype().is_none();
     let blocks = entry.ggml_blocks();
     let unsupported = entry.unsupported().is_some();
     let unusable = entry.unsupported().map(str::to_owned);
     let undone = blocks.filter(|of| !of.is_dequantized());
+    let unusable = unusable.or_else(|| of_2.and_then(|object| object.unreadable()).map(|what| format!("it is {what}")));
     let unusable = unusable.or_else(|| undone.map(|of| format!("its blocks of {of} are not dequantized")));
     // An unknown type is shown by its own name, whatever its storage type is.
     let unknown = components().find(|component| component.role() == "data").and_then(|data| data.unknown_type());
+    let unknown = unknown.or_else(|| of_2.and_then(|object| object.values()).and_then(|values| values.unknown_type()));
     let dtype = match entry.dtype() {
         _ if unsupported => None,
         None if blocks.is_some() => blocks.map(GgmlType::name),
@@ -64,6 +68,7 @@ pub(crate) fn of_file(file: &TensorFile, path: &Path, entry: &Entry<'_>) -> Tens
     };
     let mut algorithms: Vec<&str> =
         components().filter_map(|component| component.digest_text()?.split(':').next()).collect();
+    algorithms.extend(parts().filter_map(|part| part.digest_text()?.split(':').next()));
     algorithms.dedup();
     let not_in_1_1 = components().find_map(|component| match component.unknown_type() {
         Some(unknown) => Some(format!("elements of the type `{}`", shown_name(unknown))),
@@ -71,6 +76,8 @@ pub(crate) fn of_file(file: &TensorFile, path: &Path, entry: &Entry<'_>) -> Tens
             .filter(|dtype| !Version::V1_1.has(*dtype))
             .map(|dtype| format!("numbers of {dtype}")),
     });
+    let of_2_and_not_in_1_1 = of_2.and(entry.dtype()).filter(|dtype| !Version::V1_1.has(*dtype));
+    let not_in_1_1 = not_in_1_1.or_else(|| of_2_and_not_in_1_1.map(|dtype| format!("numbers of {dtype}")));
     let is_zip = file.format() == TensorFileFormat::Npz;
     TensorInfo {
         name: match file.format() {
@@ -84,6 +91,7 @@ pub(crate) fn of_file(file: &TensorFile, path: &Path, entry: &Entry<'_>) -> Tens
         stored: (!is_zip).then(|| entry.stored_bytes()),
         format: match entry.as_ztensor() {
             Some(object) => object.format().into(),
+            None if of_2.is_some() => of_2.map_or(TensorLayout::Dense, |object| object.layout().into()),
             None if blocks.is_some() => TensorLayout::Ggml,
             None => TensorLayout::Dense,
         },

@@ -9,6 +9,7 @@ use carton_tensor::any_file::{TensorFile, TensorFileFormat};
 use carton_tensor::context::{Context, ProgressEvent};
 use carton_tensor::files::ElementType;
 use carton_tensor::ztensor::{self, Checks, Encoding, Format, QuantizedGroup, QuantizedGroupError, ZTensorError};
+use carton_tensor::ztensor2;
 use serde::Serialize;
 
 use crate::error::TensorFilesError;
@@ -62,6 +63,9 @@ pub fn verify(source: &TensorSource, context: &Context) -> Result<Verification, 
         report.findings.extend(source.unknown_digests("not compared"));
     }
     report.findings.extend(source.file().into_iter().flat_map(TensorFile::findings));
+    if let Some(reader) = source.as_ztensor2() {
+        verify_2(source, reader, &mut report, context)?;
+    }
     report
         .findings
         .extend(source.left_out().map(|left_out| format!("left out, because they are no tensors: {left_out}")));
@@ -75,6 +79,8 @@ pub fn verify(source: &TensorSource, context: &Context) -> Result<Verification, 
         let result = match source.file().map(TensorFile::format) {
             // Opening the file has checked everything.
             Some(TensorFileFormat::Safetensors | TensorFileFormat::Sharded | TensorFileFormat::Gguf) => Ok(()),
+            // All bytes were read, also those of layouts that are not known.
+            Some(TensorFileFormat::ZTensor2) => Ok(()),
             _ if listed.unusable.is_some() => {
                 let reason = listed.unusable.as_deref().unwrap_or_default();
                 report.unchecked.push(format!("`{}`: {reason}", listed.name));
@@ -101,6 +107,30 @@ pub fn verify(source: &TensorSource, context: &Context) -> Result<Verification, 
     }
     report.passed = report.problems.is_empty() && report.unchecked.is_empty();
     Ok(report)
+}
+
+/// Checks a file of zTensor 2.
+fn verify_2(
+    source: &TensorSource,
+    reader: &ztensor2::Reader,
+    report: &mut Verification,
+    context: &Context,
+) -> Result<(), TensorFilesError> {
+    let verified = reader.verify_some(|name| source.get(name).is_some(), context.cancel_token())?;
+    report.digests = verified.n_verified;
+    for failure in verified.failures.into_iter().map(TensorFilesError::from) {
+        match failure.is_malformed() {
+            true => report.problems.push(in_one_line(&failure)),
+            false => return Err(failure),
+        }
+    }
+    report.unchecked.extend(verified.unchecked);
+    // There may be too many to decode them.
+    let listed = source.tensors().iter().filter_map(|listed| reader.object(&listed.name).ok()?.attributes().err());
+    let undecoded = reader.manifest().attributes().err().into_iter().chain(listed);
+    report.unchecked.extend(undecoded.map(|error| error.to_string()));
+    report.findings.extend(source.unknown_digests("not compared"));
+    Ok(())
 }
 
 /// The bytes of a component that are checked at a time.

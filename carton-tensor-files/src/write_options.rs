@@ -16,8 +16,10 @@ use crate::error::TensorFilesError;
 pub enum OutputFormat {
     /// A safetensors file.
     Safetensors,
-    /// A zTensor file.
+    /// A zTensor file, version 1.1 or 1.2.
     Ztensor,
+    /// A file of zTensor 2.
+    Ztensor2,
     /// An archive of NumPy's.
     Npz,
     /// One array of NumPy's.
@@ -42,7 +44,7 @@ impl OutputFormat {
 
     /// Returns an error if an option for zTensor files is used with another format.
     pub(crate) fn expect_ztensor(self, option: &'static str, path: &Path) -> Result<(), TensorFilesError> {
-        if self == Self::Ztensor {
+        if self == Self::Ztensor || self == Self::Ztensor2 && option == VERSION {
             return Ok(());
         }
         Err(TensorFilesError::NotForFormat { option, path: path.to_path_buf(), format: self.name() })
@@ -52,11 +54,25 @@ impl OutputFormat {
         match self {
             Self::Safetensors => "a safetensors file",
             Self::Ztensor => "a zTensor file",
+            Self::Ztensor2 => "a file of zTensor 2",
             Self::Npz => "an .npz file",
             Self::Npy => "an .npy file",
         }
     }
 }
+
+/// The version of a zTensor file that is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ZtensorVersion {
+    /// One of the versions with the container of 1.x.
+    V1(Version),
+    /// Version 2, another container, whose files hold dense tensors in canonical form. The other options for zTensor files are not for it.
+    V2,
+}
+
+/// The option that is for files of zTensor 2 too.
+const VERSION: &str = "version";
 
 /// Kept while a file with a temporary name exists; see [`WriteOptions::on_temporary`].
 pub type Temporary = Box<dyn Any + Send>;
@@ -73,8 +89,8 @@ pub struct WriteOptions {
     pub zstd: Option<i32>,
     /// Stores a digest of this algorithm with each tensor. By default those are kept that a zTensor input has.
     pub digest: Option<DigestAlgorithm>,
-    /// The version of the format; the latest by default.
-    pub version: Option<Version>,
+    /// The version of the format; 1.2 by default.
+    pub version: Option<ZtensorVersion>,
     /// Stores a tensor as sparse if less than this share of its elements is not 0, from 0 to 1. -0.0 counts as not 0, and is kept.
     pub sparse_below: Option<f64>,
     /// How the caller cancels the work, and where it reports its progress.
@@ -102,13 +118,24 @@ impl WriteOptions {
         Self { context, ..self }
     }
 
-    /// Returns the first given option that applies to zTensor files only.
+    /// Returns the format of the file that is written.
+    ///
+    /// # Errors
+    /// The extension names none.
+    pub(crate) fn format(&self, path: &Path) -> Result<OutputFormat, TensorFilesError> {
+        match (OutputFormat::of(path)?, self.version) {
+            (OutputFormat::Ztensor, Some(ZtensorVersion::V2)) => Ok(OutputFormat::Ztensor2),
+            (format, _) => Ok(format),
+        }
+    }
+
+    /// Returns the first given option that applies to zTensor files only. The version comes last, because it applies to all of them.
     pub(crate) fn for_ztensor(&self) -> Option<&'static str> {
         let options = [
             ("zstd", self.zstd.is_some()),
             ("digest", self.digest.is_some()),
-            ("version", self.version.is_some()),
             ("sparse_below", self.sparse_below.is_some()),
+            (VERSION, self.version.is_some()),
         ];
         options.into_iter().find(|(_, is_given)| *is_given).map(|(option, _)| option)
     }

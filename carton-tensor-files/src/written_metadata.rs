@@ -90,7 +90,7 @@ fn lose(metadata: &mut Metadata, sources: &[&TensorSource], format: OutputFormat
         warnings.push(format!("not written, because they are long: the arrays {names} of the metadata"));
     }
     match format {
-        OutputFormat::Ztensor => {}
+        OutputFormat::Ztensor | OutputFormat::Ztensor2 => {}
         OutputFormat::Safetensors => metadata.retain(|(_, value)| value.as_text().is_some()),
         OutputFormat::Npz | OutputFormat::Npy => metadata.clear(),
     }

@@ -9,7 +9,7 @@ use carton_tensor::ztensor::{
 
 use crate::error::TensorFilesError;
 use crate::numbers::{Numbers, copy_to};
-use crate::write_options::WriteOptions;
+use crate::write_options::{WriteOptions, ZtensorVersion};
 
 /// The options for zTensor files.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +22,10 @@ pub(crate) struct ZtensorOutput {
 impl ZtensorOutput {
     pub(crate) fn new(options: &WriteOptions) -> Self {
         Self {
-            version: options.version.unwrap_or_default(),
+            version: match options.version {
+                Some(ZtensorVersion::V1(version)) => version,
+                Some(ZtensorVersion::V2) | None => Version::default(),
+            },
             store_as: StoreAs { zstd: options.zstd, digest: options.digest },
             sparse_below: options.sparse_below,
         }

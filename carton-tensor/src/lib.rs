@@ -24,6 +24,7 @@
 //! | `safetensors` | `safetensors` | safetensors files, and the index of sharded checkpoints (spec/safetensors.md) |
 //! | `torch` | `torch` | PyTorch checkpoints, read without executing their pickles (spec/torch.md) |
 //! | `ztensor` | `ztensor` | zTensor files, versions 1.1 and 1.2 (spec/ztensor.md) |
+//! | `ztensor2` | `ztensor` | zTensor files, version 2 (spec/ztensor2.md) |
 //! | `files` | `files` | what the formats share: element types of files, byte ranges with many owners, files that appear whole or not at all |
 //! | `checkpoint` | `weights` | checkpoints of several files with an index (spec/safetensors.md §7) |
 //! | `any_file` | `weights` | a tensor file of any format: its format detected, and the file opened |
@@ -56,6 +57,8 @@
 //! - `ztensor`: `footer`, `parse` and `manifest` are the format. `reader` performs the requested checks before it returns anything;
 //!   `writer` only ever appends. `sparse` and `quantized_group` convert objects of several components into arrays, and check every index
 //!   first.
+//! - `ztensor2`: the container of version 2. `footer`, `cbor`, `parse`, `manifest` and `layout` are the format; `seekable` decodes compressed parts,
+//!   and `shards` opens the other files of a model; `writer` writes canonical form. It has the attributes and sparse tensors of `ztensor`.
 //! - `torch`: `archive` and `stream` are the containers of PyTorch checkpoints, `interpreter` follows the opcodes of their pickles, with
 //!   `globals` as the list of what they may name, and `rebuild` describes the tensors.
 //! - `gguf`: `header` is the format, `blocks` turns quantized elements into numbers.
@@ -108,6 +111,8 @@ pub mod torch;
 pub mod weights;
 #[cfg(feature = "ztensor")]
 pub mod ztensor;
+#[cfg(feature = "ztensor")]
+pub mod ztensor2;
 
 pub use allclose::{Comparison, Tolerance, allclose};
 pub use bare_numbers::{BARE_NUMBER, mark_bare_numbers};

@@ -28,15 +28,17 @@ impl Seed {
 }
 
 /// Folders of the repository whose files with this ending are seeds of a target.
-pub const FOLDERS: [(&str, &str, &str); 8] = [
+pub const FOLDERS: [(&str, &str, &str); 10] = [
     ("archive", "spec/conformance/cartons", ".carton"),
     ("description", "carton-tensor/src/weights/description", ".toml"),
     ("onnx", "runners/onnx/tests/models", ".onnx"),
     ("safetensors", "spec/conformance/safetensors", ".safetensors"),
     ("tensor_file", "carton-tensor/tests/data/torch", ".pt"),
+    ("tensor_file", "carton-tensor/tests/data/ztensor2", ".zt"),
     ("torch", "carton-tensor/tests/data/torch", ".pt"),
     ("ztensor", "carton-tensor/tests/reject/ztensor", ".zt"),
     ("ztensor", "spec/conformance/ztensor", ".zt"),
+    ("ztensor2", "carton-tensor/tests/data/ztensor2", ".zt"),
 ];
 
 /// Returns the seeds of all targets.

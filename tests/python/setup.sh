@@ -25,9 +25,11 @@ if ! cmp -s "$requirements" "$directory/requirements.txt"; then
         exit 1
     fi
     "$directory/bin/python" -m pip install --quiet --disable-pip-version-check --requirement "$requirements"
-    # Two versions of a library cannot be in one environment: this one is imported from a folder of its own.
+    # Two versions of a library cannot be in one environment: these are imported from folders of their own.
     "$directory/bin/python" -m pip install --quiet --disable-pip-version-check --target "$directory/ztensor-1.1" \
         ztensor==1.1.1 --no-deps cffi==2.1.1 pycparser==3.0
+    "$directory/bin/python" -m pip install --quiet --disable-pip-version-check --target "$directory/ztensor-2" \
+        ztensor==2.1.2 --no-deps
     # Written last, so that an interrupted installation is made again.
     cp "$requirements" "$directory/requirements.txt"
 fi

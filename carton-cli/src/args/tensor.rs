@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use carton_tensor::weights::FloatType;
 use carton_tensor::ztensor::{DigestAlgorithm, Version};
-use carton_tensor_files::Rename;
+use carton_tensor_files::{Rename, ZtensorVersion};
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
 use super::elements::ElementsArgs;
@@ -168,7 +168,7 @@ pub(crate) struct SinkArgs {
     #[arg(long, value_name = "ALGORITHM")]
     pub(crate) digest: Option<DigestChoice>,
 
-    /// Write this version of the format, for readers that support no later one; for .zt [default: 1.2]
+    /// Write this version of the format, for readers that support no other one; for .zt [default: 1.2]
     #[arg(long, value_name = "VERSION")]
     pub(crate) version: Option<VersionChoice>,
 
@@ -217,13 +217,17 @@ pub(crate) enum VersionChoice {
     /// With all types.
     #[value(name = "1.2")]
     V1_2,
+    /// Another container, with dense tensors in canonical form, and none of the other options for .zt.
+    #[value(name = "2")]
+    V2,
 }
 
-impl From<VersionChoice> for Version {
+impl From<VersionChoice> for ZtensorVersion {
     fn from(choice: VersionChoice) -> Self {
         match choice {
-            VersionChoice::V1_1 => Self::V1_1,
-            VersionChoice::V1_2 => Self::V1_2,
+            VersionChoice::V1_1 => Self::V1(Version::V1_1),
+            VersionChoice::V1_2 => Self::V1(Version::V1_2),
+            VersionChoice::V2 => Self::V2,
         }
     }
 }

@@ -225,7 +225,7 @@ class TensorFile(Mapping[str, np.ndarray]):
 
     @property
     def format(self) -> str:
-        """`safetensors`, `sharded safetensors`, `zTensor`, `PyTorch`, `sharded PyTorch`, `GGUF`, `npz` or `npy`; `carton` for a carton's own tensors."""
+        """`safetensors`, `sharded safetensors`, `zTensor`, `zTensor 2`, `PyTorch`, `sharded PyTorch`, `GGUF`, `npz` or `npy`; `carton` for a carton's own tensors."""
         return self._open().format
 
     @property
@@ -406,7 +406,7 @@ def save(
     metadata: Mapping[str, str] | None = None,
     zstd: int | None = None,
     digest: Literal["sha256", "crc32c"] | None = None,
-    version: Literal["1.1", "1.2"] | None = None,
+    version: Literal["1.1", "1.2", "2"] | None = None,
     sparse_below: float | None = None,
     progress: _Progress = None,
 ) -> Written:
@@ -419,7 +419,8 @@ def save(
         metadata: Texts by name, for safetensors and zTensor.
         zstd: The level of compression, from 1 to 22; for `.zt`, as the following ones.
         digest: The algorithm of the digest that each tensor gets.
-        version: The version of the format; 1.2 by default.
+        version: The version of the format; 1.2 by default. Files of version 2 hold dense tensors, and the other options for zTensor are not
+            for them.
         sparse_below: Stores a tensor as sparse if less than this share of its elements is not 0.
         progress: Called with `stage`, `done`, `total` and `unit` while the work goes on.
 
@@ -452,7 +453,7 @@ def convert(
     keep_metadata: bool = True,
     zstd: int | None = None,
     digest: Literal["sha256", "crc32c"] | None = None,
-    version: Literal["1.1", "1.2"] | None = None,
+    version: Literal["1.1", "1.2", "2"] | None = None,
     sparse_below: float | None = None,
     max_dense: int | None = None,
     follow_links: bool | None = None,
@@ -523,7 +524,7 @@ def quantize(
     measure: bool = False,
     zstd: int | None = None,
     digest: Literal["sha256", "crc32c"] | None = None,
-    version: Literal["1.1", "1.2"] | None = None,
+    version: Literal["1.1", "1.2", "2"] | None = None,
     max_dense: int | None = None,
     follow_links: bool | None = None,
     offline: bool | None = None,

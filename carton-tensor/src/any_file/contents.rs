@@ -45,7 +45,7 @@ impl TensorFile {
     /// first shard that has a key determines its value.
     ///
     /// # Errors
-    /// [`TensorFileError::ZTensor`] for attributes beyond the limits.
+    /// [`TensorFileError::ZTensor`] and [`TensorFileError::ZTensor2`] for attributes beyond the limits.
     pub fn metadata(&self) -> Result<Vec<(String, String)>, TensorFileError> {
         match &self.inner {
             Inner::Safetensors(reader) => {
@@ -60,6 +60,11 @@ impl TensorFile {
             }
             Inner::ZTensor(reader) => {
                 let attributes = reader.manifest().attributes().map_err(|source| self.ztensor_error(source))?;
+                let text = |value: &Attribute| value.as_text().map(str::to_owned);
+                Ok(attributes.into_iter().filter_map(|(key, value)| Some((key, text(&value)?))).collect())
+            }
+            Inner::ZTensor2(reader) => {
+                let attributes = reader.manifest().attributes().map_err(|source| self.ztensor2_error(source))?;
                 let text = |value: &Attribute| value.as_text().map(str::to_owned);
                 Ok(attributes.into_iter().filter_map(|(key, value)| Some((key, text(&value)?))).collect())
             }

@@ -3,13 +3,14 @@
 use std::io;
 use std::ops::{ControlFlow, Range};
 
-use super::{Array, Inner, TensorFile, TensorFileError};
+use super::{Array, ExpectedDigest, Inner, TensorFile, TensorFileError, VerifyingReader};
 use crate::checkpoint::Shard;
 use crate::files::{ElementType, FileBytes, RawTensor, Visit};
 use crate::gguf;
 use crate::safetensors::{self, SafetensorsError, TensorInfo};
 use crate::torch::TorchError;
-use crate::ztensor::{Component, Digest, Encoding, Format, Object, QuantizedGroup};
+use crate::ztensor::{Attributes, Checks, Component, Encoding, Format, Object, QuantizedGroup};
+use crate::ztensor2::{self, Layout};
 use crate::{Tensor, npy, torch, ztensor};
 
 /// A tensor of a [`TensorFile`], as the file describes it. Its data is read only on request.
@@ -36,6 +37,7 @@ const STRINGS: &str = "an array of strings";
 enum Source<'a> {
     Safetensors(&'a safetensors::Reader, TensorInfo<'a>),
     ZTensor(&'a ztensor::Reader, Object<'a>),
+    ZTensor2(&'a ztensor2::Reader, ztensor2::Object<'a>),
     Torch(&'a torch::Reader, &'a torch::TensorInfo),
     Array(&'a Array),
     Gguf(&'a gguf::Reader, &'a gguf::TensorInfo),
@@ -44,7 +46,7 @@ enum Source<'a> {
 impl TensorFile {
     /// Returns the tensors in the order of the file. The only array of an `.npy` file is called `data`.
     pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
-        let (mut shards, mut ztensor, mut torch, mut gguf) = (Vec::new(), None, Vec::new(), None);
+        let (mut shards, mut ztensor, mut ztensor2, mut torch, mut gguf) = (Vec::new(), None, None, Vec::new(), None);
         let mut arrays = [].as_slice();
         match &self.inner {
             Inner::Safetensors(reader) => shards.push(reader),
@@ -53,6 +55,7 @@ impl TensorFile {
                 Shard::Torch(reader) => torch.push(reader),
             }),
             Inner::ZTensor(reader) => ztensor = Some(reader),
+            Inner::ZTensor2(reader) => ztensor2 = Some(reader),
             Inner::Torch(reader) => torch.push(reader),
             Inner::Npy(array) => arrays = std::slice::from_ref(array),
             Inner::Npz(_, list) => arrays = list.as_slice(),
@@ -62,6 +65,9 @@ impl TensorFile {
         let shards = shards.into_iter().flat_map(of_shard);
         let ztensor =
             ztensor.into_iter().flat_map(|reader| reader.objects().map(move |object| Source::ZTensor(reader, object)));
+        let ztensor2 = ztensor2
+            .into_iter()
+            .flat_map(|reader| reader.objects().map(move |object| Source::ZTensor2(reader, object)));
         let gguf = gguf
             .into_iter()
             .flatten()
@@ -69,7 +75,8 @@ impl TensorFile {
         let torch = torch
             .into_iter()
             .flat_map(|reader| reader.tensors().iter().map(move |tensor| Source::Torch(reader, tensor)));
-        let sources = shards.chain(ztensor).chain(torch).chain(arrays.iter().map(Source::Array)).chain(gguf);
+        let sources =
+            shards.chain(ztensor).chain(ztensor2).chain(torch).chain(arrays.iter().map(Source::Array)).chain(gguf);
         sources.map(|source| Entry { file: self, source })
     }
 
@@ -85,6 +92,7 @@ impl TensorFile {
                 Shard::Torch(reader) => reader.get(name).map(|tensor| Source::Torch(reader, tensor)),
             }),
             Inner::ZTensor(reader) => reader.manifest().object(name).map(|object| Source::ZTensor(reader, object)),
+            Inner::ZTensor2(reader) => reader.manifest().object(name).map(|object| Source::ZTensor2(reader, object)),
             Inner::Torch(reader) => reader.get(name).map(|tensor| Source::Torch(reader, tensor)),
             Inner::Npy(array) => Some(array).filter(|array| array.name == name).map(Source::Array),
             Inner::Npz(_, arrays) => arrays.iter().find(|array| array.name == name).map(Source::Array),
@@ -112,6 +120,7 @@ impl<'a> Entry<'a> {
         match &self.source {
             Source::Safetensors(_, tensor) => tensor.name,
             Source::ZTensor(_, object) => object.name(),
+            Source::ZTensor2(_, object) => object.name(),
             Source::Torch(_, tensor) => tensor.name(),
             Source::Array(array) => &array.name,
             Source::Gguf(_, tensor) => &tensor.name,
@@ -124,7 +133,7 @@ impl<'a> Entry<'a> {
             Source::Safetensors(reader, _) => reader.place(),
             Source::Torch(reader, _) => reader.place(),
             Source::Gguf(reader, _) => reader.place(),
-            Source::ZTensor(..) | Source::Array(_) => self.file.place(),
+            Source::ZTensor(..) | Source::ZTensor2(..) | Source::Array(_) => self.file.place(),
         }
     }
 
@@ -139,6 +148,7 @@ impl<'a> Entry<'a> {
         match &self.source {
             Source::Safetensors(_, tensor) => tensor.shape,
             Source::ZTensor(_, object) => object.shape(),
+            Source::ZTensor2(_, object) => object.shape(),
             Source::Torch(_, tensor) => tensor.shape(),
             Source::Array(array) => &array.info.shape,
             Source::Gguf(_, tensor) => &tensor.shape,
@@ -152,6 +162,7 @@ impl<'a> Entry<'a> {
         match &self.source {
             Source::Safetensors(_, tensor) => Some(tensor.dtype),
             Source::ZTensor(_, object) => object.element_type(),
+            Source::ZTensor2(_, object) => object.element_type(),
             Source::Torch(_, tensor) => Some(tensor.dtype()),
             Source::Array(array) => array.info.dtype,
             Source::Gguf(_, tensor) => tensor.ggml_type.element_type(),
@@ -163,6 +174,7 @@ impl<'a> Entry<'a> {
     pub fn layout(&self) -> &'a str {
         match &self.source {
             Source::ZTensor(_, object) => object.format().name(),
+            Source::ZTensor2(_, object) => object.layout().name(),
             Source::Gguf(_, tensor) if tensor.ggml_type.is_quantized() => tensor.ggml_type.name(),
             Source::Safetensors(..) | Source::Torch(..) | Source::Array(_) | Source::Gguf(..) => "dense",
         }
@@ -177,6 +189,7 @@ impl<'a> Entry<'a> {
                 Format::Other(name) => Some(format!("of the format `{}`", name.escape_debug())),
                 Format::Dense | Format::SparseCsr | Format::SparseCoo | Format::QuantizedGroup => None,
             },
+            Source::ZTensor2(_, object) => object.unreadable(),
             Source::Array(Array { unsupported: Some(problem), .. }) => {
                 Some(format!("an array of an unsupported type: {problem}"))
             }
@@ -193,7 +206,11 @@ impl<'a> Entry<'a> {
     pub fn unsupported(&self) -> Option<&'a str> {
         match &self.source {
             Source::Array(array) => array.unsupported.as_deref(),
-            Source::Safetensors(..) | Source::ZTensor(..) | Source::Torch(..) | Source::Gguf(..) => None,
+            Source::Safetensors(..)
+            | Source::ZTensor(..)
+            | Source::ZTensor2(..)
+            | Source::Torch(..)
+            | Source::Gguf(..) => None,
         }
     }
 
@@ -202,7 +219,11 @@ impl<'a> Entry<'a> {
     pub fn ggml_blocks(&self) -> Option<gguf::GgmlType> {
         match &self.source {
             Source::Gguf(_, tensor) => Some(tensor.ggml_type).filter(|of| of.is_quantized()),
-            Source::Safetensors(..) | Source::ZTensor(..) | Source::Torch(..) | Source::Array(_) => None,
+            Source::Safetensors(..)
+            | Source::ZTensor(..)
+            | Source::ZTensor2(..)
+            | Source::Torch(..)
+            | Source::Array(_) => None,
         }
     }
 
@@ -217,15 +238,33 @@ impl<'a> Entry<'a> {
     pub fn as_ztensor(&self) -> Option<&Object<'a>> {
         match &self.source {
             Source::ZTensor(_, object) => Some(object),
-            Source::Safetensors(..) | Source::Torch(..) | Source::Array(_) | Source::Gguf(..) => None,
+            _ => None,
         }
+    }
+
+    /// Returns the object, if the file is zTensor 2.
+    #[must_use]
+    pub fn as_ztensor2(&self) -> Option<&ztensor2::Object<'a>> {
+        match &self.source {
+            Source::ZTensor2(_, object) => Some(object),
+            _ => None,
+        }
+    }
+
+    /// The attributes of an object of zTensor 2; none for other formats.
+    ///
+    /// # Errors
+    /// [`TensorFileError::ZTensor2`] for attributes beyond the limits.
+    pub(crate) fn attributes_of_2(&self) -> Result<Attributes, TensorFileError> {
+        let attributes = self.as_ztensor2().map(|object| object.attributes()).transpose();
+        Ok(attributes.map_err(|source| self.file.ztensor2_error(source))?.unwrap_or_default())
     }
 
     /// Returns the object and its reader, if the file is zTensor.
     pub(crate) fn in_ztensor(&self) -> Option<(&'a ztensor::Reader, Object<'a>)> {
         match &self.source {
             Source::ZTensor(reader, object) => Some((reader, *object)),
-            Source::Safetensors(..) | Source::Torch(..) | Source::Array(_) | Source::Gguf(..) => None,
+            _ => None,
         }
     }
 
@@ -235,6 +274,9 @@ impl<'a> Entry<'a> {
         match &self.source {
             Source::Safetensors(_, tensor) => tensor.range.end - tensor.range.start,
             Source::ZTensor(_, object) => object.components().map(|part| part.stored()).map(length).sum(),
+            Source::ZTensor2(_, object) => {
+                object.parts().map(|part| length(part.stored())).fold(0, u64::saturating_add)
+            }
             Source::Torch(_, tensor) => tensor.stored_bytes(),
             Source::Array(array) => array.info.n_bytes,
             Source::Gguf(_, tensor) => length(tensor.range.clone()),
@@ -249,14 +291,25 @@ impl<'a> Entry<'a> {
             Source::ZTensor(_, object) => {
                 object.components().try_fold(0_u64, |sum, part| Some(sum.saturating_add(part.length()?)))
             }
+            Source::ZTensor2(_, object) => {
+                Some(object.parts().map(|part| part.decoded_length()).fold(0, u64::saturating_add))
+            }
             Source::Torch(_, tensor) => Some(tensor.n_bytes()),
             Source::Safetensors(..) | Source::Array(_) | Source::Gguf(..) => Some(self.stored_bytes()),
         }
     }
 
-    /// The encoding of the stored bytes: `zstd` if any component is compressed with it, otherwise `raw`.
+    /// The encoding of the stored bytes: `zstd` if any component is compressed with it, otherwise `raw`; `unknown` for one that is not known.
     #[must_use]
     pub fn encoding(&self) -> &'static str {
+        if let Source::ZTensor2(_, object) = &self.source {
+            let mut encoded = object.parts().filter(|part| part.encoding().is_some());
+            return match (object.parts().any(|part| part.unknown_encoding().is_some()), encoded.next()) {
+                (true, _) => "unknown",
+                (false, Some(_)) => Encoding::Zstd.name(),
+                (false, None) => Encoding::Raw.name(),
+            };
+        }
         let mut encodings = self.as_ztensor().into_iter().flat_map(|object| object.components());
         if encodings.any(|part| part.encoding() == Encoding::Zstd) {
             Encoding::Zstd.name()
@@ -265,9 +318,12 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The digest of the stored bytes of a dense tensor, as the file spells it.
+    /// The digest of the stored bytes of a dense tensor, as the file spells it; of zTensor 2, the digest of the decoded bytes.
     #[must_use]
     pub fn digest(&self) -> Option<&'a str> {
+        if let Source::ZTensor2(_, object) = &self.source {
+            return object.values().filter(|_| object.layout() == Layout::Dense)?.digest_text();
+        }
         self.data().and_then(|data| data.digest_text())
     }
 
@@ -291,6 +347,11 @@ impl<'a> Entry<'a> {
                 let is_plain = data.encoding() == Encoding::Raw && data.unknown_type().is_none();
                 is_plain.then(|| (reader.bytes(), data.stored()))
             }
+            Source::ZTensor2(reader, object) => {
+                let data =
+                    object.part("data").filter(|_| object.layout() == Layout::Dense && object.unreadable().is_none());
+                reader.location(&data?)
+            }
             // An entry that is not where the archive says is found by the reader.
             Source::Torch(reader, tensor) => Some((reader.bytes(), reader.location(tensor).ok().flatten()?)),
             Source::Array(array) => {
@@ -307,10 +368,16 @@ impl<'a> Entry<'a> {
     /// The digest that the bytes at [`location`](Self::location) should have, if the file states one.
     ///
     /// # Errors
-    /// [`TensorFileError::ZTensor`] for a digest that cannot be verified.
-    pub(crate) fn expected_digest(&self) -> Result<Option<Digest>, TensorFileError> {
+    /// [`TensorFileError::ZTensor`] and [`TensorFileError::ZTensor2`] for a digest that cannot be verified.
+    pub(crate) fn expected_digest(&self) -> Result<Option<ExpectedDigest>, TensorFileError> {
+        if let Source::ZTensor2(_, object) = &self.source {
+            let data = object.part("data").filter(|_| object.layout() == Layout::Dense);
+            let digest = data.map(|data| data.digest()).transpose();
+            let digest = digest.map_err(|source| self.file.ztensor2_error(source))?;
+            return Ok(digest.flatten().map(ExpectedDigest::ZTensor2));
+        }
         let digest = self.data().map(|data| data.known_digest()).transpose();
-        Ok(digest.map_err(|source| self.ztensor_error(source))?.flatten())
+        Ok(digest.map_err(|source| self.ztensor_error(source))?.flatten().map(ExpectedDigest::ZTensor))
     }
 
     /// Reads the tensor. Sparse formats become dense. Digests are verified if the file was asked to ([`TensorFile::checking`]).
@@ -342,6 +409,10 @@ impl<'a> Entry<'a> {
                 };
                 tensor.map_err(|source| self.ztensor_error(source))
             }
+            Source::ZTensor2(reader, object) => match object.unreadable() {
+                Some(what) => Err(self.no_tensor(&what)),
+                None => reader.read(object, self.file.max_dense).map_err(|source| self.file.ztensor2_error(source)),
+            },
             Source::Torch(reader, tensor) => Ok(reader.read_within(tensor, self.file.max_dense)?),
             Source::Array(array) => {
                 let strings = || self.no_tensor(STRINGS);
@@ -427,6 +498,7 @@ impl<'a> Entry<'a> {
         match &self.source {
             Source::Safetensors(..) | Source::Gguf(..) => false,
             Source::ZTensor(..) => self.data().is_none_or(|data| data.unknown_type().is_some()),
+            Source::ZTensor2(_, object) => object.layout() != Layout::Dense,
             Source::Torch(reader, tensor) => !matches!(reader.location(tensor), Ok(Some(_))),
             Source::Array(array) => array.info.dtype.is_none() || !array.info.is_c_order,
         }
@@ -458,13 +530,19 @@ impl<'a> Entry<'a> {
                     reader.visit_component(&data, reader.checks(), data.element_type().piece_bytes(n_elements), visit);
                 visited.map_err(|source| self.ztensor_error(source))
             }
+            Source::ZTensor2(reader, object) if object.layout() == Layout::Dense && object.unreadable().is_none() => {
+                let Some(data) = object.part("data") else { return self.read().map(drop) };
+                let n_bytes = data.element_type().unwrap_or(data.dtype()).piece_bytes(n_elements);
+                let visited = reader.visit_part(&data, reader.checks(), n_bytes, visit);
+                visited.map_err(|source| self.file.ztensor2_error(source))
+            }
             Source::Array(array)
                 if array.info.dtype.is_some() && (array.info.is_c_order || order == ElementOrder::File) =>
             {
                 Ok(self.file.visit_array(&array.name, n_elements, visit)?)
             }
             Source::Gguf(reader, tensor) => Ok(reader.visit(tensor, n_elements, visit)?),
-            Source::ZTensor(..) | Source::Torch(..) | Source::Array(_) => {
+            Source::ZTensor(..) | Source::ZTensor2(..) | Source::Torch(..) | Source::Array(_) => {
                 let tensor = self.dequantize()?;
                 let mut pieces = tensor.bytes().chunks(tensor.dtype().piece_bytes(n_elements));
                 let _ = pieces.try_for_each(visit);
@@ -507,30 +585,53 @@ impl<'a> Entry<'a> {
     }
 
     /// Returns the same tensor with another reader of its zTensor file, which may have more checks enabled.
-    pub(crate) fn read_by(self, reader: Option<&'a ztensor::Reader>) -> Self {
+    pub(crate) fn read_by(self, reader: Option<&'a VerifyingReader>) -> Self {
         match (self.source, reader) {
-            (Source::ZTensor(_, object), Some(reader)) => Self { source: Source::ZTensor(reader, object), ..self },
+            (Source::ZTensor(_, object), Some(VerifyingReader::ZTensor(reader))) => {
+                Self { source: Source::ZTensor(reader, object), ..self }
+            }
+            (Source::ZTensor2(_, object), Some(VerifyingReader::ZTensor2(reader))) => {
+                Self { source: Source::ZTensor2(reader, object), ..self }
+            }
             (source, _) => Self { source, ..self },
         }
     }
 
     /// Whether any component has a digest that can be compared.
     pub(crate) fn has_digest(&self) -> bool {
+        if let Source::ZTensor2(_, object) = &self.source {
+            return object.parts().any(|part| is_digested(&part));
+        }
         let mut components = self.as_ztensor().into_iter().flat_map(|object| object.components());
         components.any(|component| has_known_digest(&component))
     }
 
     /// Whether reading the tensor compares digests that it has.
     pub(crate) fn is_verified(&self) -> bool {
-        matches!(&self.source, Source::ZTensor(reader, _) if reader.checks().digests) && self.has_digest()
+        let checks = match &self.source {
+            Source::ZTensor(reader, _) => reader.checks(),
+            Source::ZTensor2(reader, _) => reader.checks(),
+            _ => Checks::default(),
+        };
+        checks.digests && self.has_digest()
     }
 
     /// Verifies the digests of all components that have one of a known algorithm, and returns how many it verified. Formats without digests
     /// return 0.
     ///
     /// # Errors
-    /// [`TensorFileError::ZTensor`] for bytes that do not match their digest, and for a digest that is malformed.
+    /// [`TensorFileError::ZTensor`] and [`TensorFileError::ZTensor2`] for bytes that do not match their digest, and for a digest that is
+    /// malformed.
     pub fn verify(&self) -> Result<usize, TensorFileError> {
+        const PIECE: usize = 1 << 20;
+        if let Source::ZTensor2(reader, object) = &self.source {
+            let parts: Vec<_> = object.parts().filter(is_digested).collect();
+            for part in &parts {
+                let verified = reader.visit_part(part, Checks::ALL, PIECE, &mut |_| ControlFlow::Continue(()));
+                verified.map_err(|source| self.file.ztensor2_error(source))?;
+            }
+            return Ok(parts.len());
+        }
         self.verify_components(|_| true)
     }
 
@@ -616,6 +717,10 @@ fn of_shard(reader: &safetensors::Reader) -> impl Iterator<Item = Source<'_>> {
 
 fn has_known_digest(component: &Component<'_>) -> bool {
     component.digest_text().is_some() && component.unknown_digest().is_none()
+}
+
+fn is_digested(part: &ztensor2::Part<'_>) -> bool {
+    part.digest_text().is_some() && part.unknown_digest().is_none()
 }
 
 fn length(range: Range<u64>) -> u64 {

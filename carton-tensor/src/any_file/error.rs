@@ -8,6 +8,7 @@ use crate::npy::NpyError;
 use crate::safetensors::SafetensorsError;
 use crate::torch::TorchError;
 use crate::ztensor::ZTensorError;
+use crate::ztensor2::ZTensor2Error;
 
 /// The reason that a tensor file cannot be opened or read.
 #[derive(Debug, thiserror::Error)]
@@ -66,6 +67,15 @@ pub enum TensorFileError {
         /// The rule that the file breaks, or the failure.
         #[source]
         source: Box<ZTensorError>,
+    },
+    /// The file is not valid zTensor 2, or cannot be read as such.
+    #[error("{}", headline_of_2(.source, .place))]
+    ZTensor2 {
+        /// The file.
+        place: String,
+        /// The rule that the file breaks, or the failure.
+        #[source]
+        source: Box<ZTensor2Error>,
     },
     /// The file is not a valid PyTorch checkpoint, or has something that is not read.
     #[error(transparent)]
@@ -126,6 +136,14 @@ fn headline(error: &ZTensorError, place: &str) -> String {
     }
 }
 
+fn headline_of_2(error: &ZTensor2Error, place: &str) -> String {
+    if error.is_malformed() {
+        format!("`{place}` is not a valid file of zTensor 2")
+    } else {
+        format!("cannot read `{place}`")
+    }
+}
+
 impl TensorFileError {
     /// Whether the file breaks a rule of its format, or has another version of it. A file that is merely too large or too unusual for
     /// this library breaks no rule.
@@ -145,6 +163,7 @@ impl TensorFileError {
                 _ => true,
             },
             Self::ZTensor { source, .. } => source.is_malformed(),
+            Self::ZTensor2 { source, .. } => source.is_malformed(),
             Self::Npy(error) => matches!(error, NpyError::Format { .. }),
             Self::Gguf(error) => error.is_malformed(),
             Self::Torch(error) => matches!(error, TorchError::Format { .. }),
@@ -167,6 +186,7 @@ impl TensorFileError {
             Self::Sharded(_) | Self::Unknown { .. } | Self::NoTensor { .. } => true,
             Self::Empty { .. } | Self::OtherContent { .. } => true,
             Self::ZTensor { source, .. } => source.is_about_content(),
+            Self::ZTensor2 { source, .. } => source.is_about_content(),
             Self::Torch(error) => error.is_about_content(),
             Self::Npy(error) => !matches!(error, NpyError::Io { .. } | NpyError::NoSuchArray { .. }),
             Self::Gguf(error) => error.is_about_content(),
@@ -218,6 +238,7 @@ impl TensorFileError {
     pub(crate) fn reason(&self) -> String {
         let mut cause: &(dyn std::error::Error + 'static) = match self {
             Self::ZTensor { source, .. } => source.as_ref(),
+            Self::ZTensor2 { source, .. } => source.as_ref(),
             Self::NoTensor { found, .. } => return format!("it is {found}, expected a tensor of numbers"),
             other => other,
         };

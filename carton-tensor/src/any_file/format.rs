@@ -14,6 +14,8 @@ pub enum TensorFileFormat {
     ShardedTorch,
     /// zTensor 1.x.
     ZTensor,
+    /// zTensor 2.
+    ZTensor2,
     /// A PyTorch checkpoint (`torch.save`).
     Torch,
     /// NumPy's `.npy`, which holds one array.
@@ -26,10 +28,11 @@ pub enum TensorFileFormat {
 
 impl TensorFileFormat {
     /// All formats.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Safetensors,
         Self::Sharded,
         Self::ZTensor,
+        Self::ZTensor2,
         Self::Torch,
         Self::ShardedTorch,
         Self::Npy,
@@ -44,6 +47,7 @@ impl TensorFileFormat {
             Self::Safetensors => "safetensors",
             Self::Sharded => "sharded safetensors",
             Self::ZTensor => "zTensor",
+            Self::ZTensor2 => "zTensor 2",
             Self::Torch => "PyTorch",
             Self::ShardedTorch => "sharded PyTorch",
             Self::Npy => "npy",
@@ -65,7 +69,7 @@ impl TensorFileFormat {
     }
 
     /// Detects the format from the first bytes of a file. Archives of PyTorch count as `.npz`, and its other files are not among them:
-    /// [`Content`](crate::content::Content) knows both. Files of unsupported zTensor versions count as zTensor, so that opening them
+    /// [`Content`](crate::content::Content) knows both. Files of zTensor 0.1 count as zTensor, so that opening them
     /// reports the version.
     ///
     /// ```
@@ -77,7 +81,6 @@ impl TensorFileFormat {
     #[must_use]
     pub fn of_bytes(start: &[u8]) -> Option<Self> {
         const ZIP: [&[u8]; 2] = [b"PK\x03\x04", b"PK\x05\x06"];
-        const ZTENSOR: [&[u8]; 2] = [b"ZTEN", b"\x89ZT2"];
         // This check comes first, because the length of a header may begin like the magic bytes of another format.
         if safetensors::Header::is_at(start) {
             Some(Self::Safetensors)
@@ -87,8 +90,10 @@ impl TensorFileFormat {
             Some(Self::Npz)
         } else if start.starts_with(b"GGUF") {
             Some(Self::Gguf)
-        } else if ZTENSOR.iter().any(|magic| start.starts_with(magic)) {
+        } else if start.starts_with(b"ZTEN") {
             Some(Self::ZTensor)
+        } else if start.starts_with(b"\x89ZT2") {
+            Some(Self::ZTensor2)
         } else {
             None
         }

@@ -7,23 +7,26 @@ use std::path::Path;
 
 use crate::checkpoint::{Folder, FollowLinks, ShardKind, Sharded};
 use crate::content::Content;
-use crate::files::{FileBytes, FileReader, Visit};
-use crate::gguf::{self, Beside, Split};
+use crate::files::{Beside, FileBytes, FileReader, Visit};
+use crate::gguf::{self, Split};
 use crate::npy::{self, ArrayInfo, NpyError, Npz};
 use crate::safetensors;
 use crate::torch::{self, TorchError};
 use crate::ztensor::{self, Checks, MAX_DENSE, ZTensorError};
+use crate::ztensor2::{self, ZTensor2Error};
 
 mod contents;
 mod entry;
 mod error;
 mod format;
 mod part;
+mod verifying;
 
 pub use entry::{ElementOrder, Entry};
 pub use error::TensorFileError;
 pub use format::TensorFileFormat;
 use format::has_ending;
+pub(crate) use verifying::{ExpectedDigest, VerifyingReader};
 
 /// An open tensor file of any format. Opening reads the descriptions of the tensors, not their data. Any number of threads may read
 /// from the file.
@@ -59,6 +62,7 @@ enum Inner {
     Safetensors(safetensors::Reader),
     Sharded(Sharded),
     ZTensor(ztensor::Reader),
+    ZTensor2(ztensor2::Reader),
     Torch(torch::Reader),
     /// The array has no name in the file; it is called [`NPY_NAME`].
     Npy(Array),
@@ -223,6 +227,11 @@ impl TensorFile {
                 let failed = |source| TensorFileError::ZTensor { place: place.clone(), source: Box::new(source) };
                 Inner::ZTensor(reader.map_err(failed)?)
             }
+            Some(TensorFileFormat::ZTensor2) => {
+                let reader = ztensor2::Reader::new(bytes.clone(), &place, beside);
+                let failed = |source| TensorFileError::ZTensor2 { place: place.clone(), source: Box::new(source) };
+                Inner::ZTensor2(reader.map_err(failed)?)
+            }
             Some(TensorFileFormat::Npy) => {
                 let reader = FileReader::new(bytes.clone());
                 Inner::Npy(Array::in_file(npy::array_info_of(reader, bytes.len(), &place)?))
@@ -263,11 +272,12 @@ impl TensorFile {
         Self { max_dense: n_bytes, ..self }
     }
 
-    /// Sets the checks for everything read from a zTensor file from now on. Other formats have no digests.
+    /// Sets the checks for everything read from a zTensor file of any version from now on. Other formats have no digests.
     #[must_use]
     pub fn checking(self, checks: Checks) -> Self {
         let inner = match self.inner {
             Inner::ZTensor(reader) => Inner::ZTensor(reader.checking(checks)),
+            Inner::ZTensor2(reader) => Inner::ZTensor2(reader.checking(checks)),
             other => other,
         };
         Self { inner, ..self }
@@ -283,6 +293,7 @@ impl TensorFile {
                 ShardKind::Torch => TensorFileFormat::ShardedTorch,
             },
             Inner::ZTensor(_) => TensorFileFormat::ZTensor,
+            Inner::ZTensor2(_) => TensorFileFormat::ZTensor2,
             Inner::Torch(_) => TensorFileFormat::Torch,
             Inner::Npy(_) => TensorFileFormat::Npy,
             Inner::Npz(..) => TensorFileFormat::Npz,
@@ -329,6 +340,15 @@ impl TensorFile {
         }
     }
 
+    /// Returns the reader of zTensor 2, which offers what only this format has, if the file has that format.
+    #[must_use]
+    pub fn as_ztensor2(&self) -> Option<&ztensor2::Reader> {
+        match &self.inner {
+            Inner::ZTensor2(reader) => Some(reader),
+            _ => None,
+        }
+    }
+
     /// Returns the files of a GGUF model, if the file has that format.
     #[must_use]
     pub fn as_gguf(&self) -> Option<&Split> {
@@ -340,6 +360,10 @@ impl TensorFile {
 
     pub(crate) fn ztensor_error(&self, source: ZTensorError) -> TensorFileError {
         TensorFileError::ZTensor { place: self.place.clone(), source: Box::new(source) }
+    }
+
+    pub(crate) fn ztensor2_error(&self, source: ZTensor2Error) -> TensorFileError {
+        TensorFileError::ZTensor2 { place: self.place.clone(), source: Box::new(source) }
     }
 
     /// Reads one array of a NumPy file.

@@ -36,6 +36,10 @@ fn files() -> Vec<(TensorFileFormat, Vec<u8>)> {
     ztensor.set_attributes(&[("k".to_owned(), "v".into())].into()).unwrap();
     let mut zstd = ztensor::Writer::new(Vec::new()).unwrap();
     zstd.add("data", &tensor, StoreAs::RAW.zstd(3)).unwrap();
+    let mut two = crate::ztensor2::Writer::new(std::io::Cursor::new(Vec::new())).unwrap();
+    let copy = |out: &mut dyn std::io::Write| out.write_all(tensor.bytes());
+    two.add_with("data", tensor.dtype(), tensor.shape(), &Default::default(), copy).unwrap();
+    let (two, _) = two.finish(&[("k".to_owned(), "v".into())].into()).unwrap();
     let carton: Tensor = tensor.to_numeric().unwrap().into();
     let (mut npy, mut npz) = (Vec::new(), std::io::Cursor::new(Vec::new()));
     npy::write(&mut npy, &carton).unwrap();
@@ -47,6 +51,7 @@ fn files() -> Vec<(TensorFileFormat, Vec<u8>)> {
         (TensorFileFormat::Safetensors, safetensors),
         (TensorFileFormat::ZTensor, ztensor.finish().unwrap()),
         (TensorFileFormat::ZTensor, zstd.finish().unwrap()),
+        (TensorFileFormat::ZTensor2, two.into_inner()),
         (TensorFileFormat::Npy, npy),
         (TensorFileFormat::Npz, npz.into_inner()),
     ]
@@ -192,7 +197,7 @@ fn unknown_and_invalid_files_are_reported() {
     check(b"", "a.safetensors", "is empty, expected safetensors");
     check(b"\0", "a.safetensors", "expected at least the 8");
     check(b"ZTEN0001", "a", "0.1");
-    check(b"\x89ZT2\r\n\x1a\n", "a", "2.x");
+    check(b"\x89ZT2\r\n\x1a\n", "a", "at byte 8: the file has 8 bytes, expected at least 48");
     check(b"\x93NUMPY", "a", "a");
     check(b"PK\x05\x06", "a", "a");
     check(b"\xff\0\0\0\0\0\0\0{", "a", "255");

@@ -13,7 +13,6 @@ use crate::any_file::{ElementOrder, Entry, TensorFileError};
 use crate::context::Cancelled;
 use crate::files::ElementType;
 use crate::parallel::{available_threads, par_map};
-use crate::ztensor::Digest;
 use crate::{element_count, npy};
 
 /// Elements in a piece; a multiple of 8, so that pieces of types of less than a byte have as many.
@@ -88,7 +87,10 @@ pub fn compare_entries<E: From<TensorFileError> + From<Cancelled> + Send>(
 
 /// Why the elements of a tensor cannot be read, if they are neither numbers nor strings.
 fn unreadable(entry: &Entry<'_>) -> Option<String> {
-    let is_other = entry.as_ztensor().is_some() || entry.ggml_blocks().is_some() || entry.unsupported().is_some();
+    let is_other = entry.as_ztensor().is_some()
+        || entry.as_ztensor2().is_some()
+        || entry.ggml_blocks().is_some()
+        || entry.unsupported().is_some();
     let is_strings = !is_other && entry.dtype().is_none();
     entry.not_numbers().filter(|_| !is_strings).map(|what| format!("it is {what}"))
 }
@@ -118,7 +120,7 @@ fn state_the_same(a: &Entry<'_>, b: &Entry<'_>) -> Result<bool, TensorFileError>
         return Ok(false);
     }
     let (Some(in_a), Some(in_b)) = (a.expected_digest()?, b.expected_digest()?) else { return Ok(false) };
-    Ok(matches!(in_a, Digest::Sha256(_)) && in_a == in_b && a.stored_bytes() == b.stored_bytes())
+    Ok(in_a.sha256().is_some() && in_a.sha256() == in_b.sha256() && a.stored_bytes() == b.stored_bytes())
 }
 
 /// Reads elements that the file has as they are.

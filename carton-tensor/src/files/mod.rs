@@ -19,7 +19,7 @@ mod visit;
 mod widening;
 
 pub use element_type::ElementType;
-pub use file_bytes::{FileBytes, ReadAt};
+pub use file_bytes::{Beside, FileBytes, ReadAt};
 #[cfg(feature = "torch")]
 pub(crate) use file_reader::FileReader;
 pub use pending::PendingFile;

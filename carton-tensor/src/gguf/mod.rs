@@ -21,5 +21,5 @@ pub use error::{GgufError, HeaderError};
 pub use ggml_type::GgmlType;
 pub use header::{Header, TensorInfo};
 pub use reader::Reader;
-pub use split::{Beside, Split};
+pub use split::Split;
 pub use value::{Array, Value, ValueType};

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 
 use super::{GgufError, Reader, TensorInfo, Value};
-use crate::files::{FileBytes, quoted};
+use crate::files::{Beside, quoted};
 use crate::parallel::par_map;
 
 /// The keys of a file that is one of several.
@@ -16,9 +16,6 @@ const TENSORS: &str = "split.tensors.count";
 const MAX_PARTS: u64 = 99_999;
 /// How many files are opened at a time: elsewhere than in a folder, each waits for an answer of its server.
 const AT_ONCE: usize = 8;
-
-/// Opens the file of a name beside the first one, on several threads.
-pub type Beside<'b> = &'b (dyn Fn(&str) -> io::Result<FileBytes> + Sync);
 
 /// The files of a model: one, or all of several.
 #[derive(Clone, Debug)]

@@ -8,10 +8,9 @@ use std::time::Instant;
 use super::arena::Arena;
 use super::options::{LoadOptions, LoaderStatistics};
 use super::{Filter, WeightsError};
-use crate::any_file::{Entry, TensorFile, TensorFileError};
+use crate::any_file::{Entry, TensorFile, TensorFileError, VerifyingReader};
 use crate::files::{ElementType, RawTensor, SharedBytes};
 use crate::parallel::par_map;
-use crate::ztensor::{self, Checks};
 
 /// The bytes that a thread copies at a time if nothing is hashed.
 const PIECE: usize = 8 << 20;
@@ -118,9 +117,8 @@ pub(super) fn select<'a>(file: &'a TensorFile, filter: &Filter) -> Result<Vec<En
 
 /// Returns a second reader of the same zTensor file, which verifies the digests of exactly the bytes it returns. `None` if `verify` is
 /// false or the format has no digests.
-pub(super) fn verifying_reader(file: &TensorFile, verify: bool) -> Option<ztensor::Reader> {
-    let reader = file.as_ztensor().filter(|_| verify)?;
-    Some(reader.clone().checking(Checks { digests: true, ..Checks::default() }))
+pub(super) fn verifying_reader(file: &TensorFile, verify: bool) -> Option<VerifyingReader> {
+    if verify { file.verifying_reader() } else { None }
 }
 
 /// The bytes that the files store for these tensors.
@@ -230,7 +228,7 @@ fn copy(file: &TensorFile, entry: &Entry<'_>, piece: usize, buffer: &mut [u8]) -
 /// Compares copied bytes with the digest that the file states.
 fn check_digest(file: &TensorFile, entry: &Entry<'_>, bytes: &[u8]) -> Result<(), WeightsError> {
     let Some(expected) = entry.expected_digest()? else { return Ok(()) };
-    if expected.algorithm().digest(bytes) == expected {
+    if expected.is_of(bytes) {
         return Ok(());
     }
     // Verifying the file itself returns the error, unless the file has changed by now.

@@ -103,6 +103,10 @@ fn joined_metadata(files: &[TensorFile]) -> Result<Vec<(String, Attribute)>, Wei
                 let attributes = reader.manifest().attributes().map_err(|source| file.ztensor_error(source))?;
                 attributes.into_iter().collect()
             }
+            None if file.as_ztensor2().is_some() => {
+                let attributes = file.as_ztensor2().map(|reader| reader.manifest().attributes()).transpose();
+                attributes.map_err(|source| file.ztensor2_error(source))?.unwrap_or_default().into_iter().collect()
+            }
             None => file.metadata()?.into_iter().map(|(key, value)| (key, Attribute::Text(value))).collect(),
         };
         for (key, value) in said {
@@ -168,6 +172,10 @@ fn write_safetensors(
         if let Some(object) = entry.as_ztensor() {
             check_plain(entry, object, failed)?;
         }
+        if !entry.attributes_of_2()?.is_empty() {
+            let name = entry.name().escape_debug();
+            return Err(failed(format!("object `{name}` has attributes, which safetensors cannot hold").into()));
+        }
         // An entry without an element type cannot be read, and reading it returns the reason.
         let dtype = entry.dtype().map_or_else(|| entry.read().map(|tensor| tensor.dtype()), Ok)?;
         described.push((entry.name(), dtype, entry.shape()));
@@ -186,14 +194,15 @@ fn write_safetensors(
                     writer.write(entry.name(), &bytes).map_err(write_error)?;
                 }
             }
-            (_, Some((bytes, range))) => {
+            // The digest is compared when the tensor is read, below.
+            (_, Some((bytes, range))) if !verified => {
                 let mut source = Source { bytes, range };
                 while let Some(piece) = source.next(&mut buffer).map_err(|error| read_error(entry, error))? {
                     meter.context().check()?;
                     writer.write(entry.name(), piece).map_err(write_error)?;
                 }
             }
-            (_, None) => {
+            _ => {
                 if checks.digests {
                     entry.verify()?;
                 }
@@ -229,6 +238,15 @@ fn write_ztensor(
         match (entry.in_ztensor(), entry.location(), entry.dtype()) {
             (Some((reader, object)), _, _) => {
                 writer.copy(object.name(), reader, &object, checks, stored_as).map_err(entry_error)?;
+            }
+            // The digests of zTensor 2 are compared first.
+            _ if entry.as_ztensor2().is_some() => {
+                if checks.digests {
+                    entry.verify()?;
+                }
+                let parts = [("data", &entry.read()?, StoreAs::RAW)];
+                let attributes = entry.attributes_of_2()?;
+                writer.object(entry.name(), entry.shape(), "dense", &attributes, &parts).map_err(write_error)?;
             }
             (None, Some((bytes, range)), Some(dtype)) => {
                 let mut source = Source { bytes, range };

@@ -47,6 +47,7 @@ pub use name::Name;
 pub use place::FilePart;
 pub use quantized_group::{QuantizedGroup, QuantizedGroupError};
 pub use reader::{Checks, Reader, Verified};
+pub(crate) use span::Span;
 pub use sparse::{Coo, Csr, MAX_DENSE, SparseError, count_stored, density};
 pub use version::Version;
 pub use writer::{Part, StoreAs, Writer};

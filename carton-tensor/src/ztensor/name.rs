@@ -10,7 +10,7 @@ pub struct Name(Box<str>);
 const SHOWN: usize = 200;
 
 impl Name {
-    pub(super) fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         // Keeps one more character than is shown, to know whether there are more.
         Self(name.chars().take(SHOWN + 1).collect::<String>().into())
     }

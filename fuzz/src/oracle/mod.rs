@@ -36,6 +36,7 @@ pub mod tensor_file;
 pub mod tensor_index;
 pub mod torch;
 pub mod ztensor;
+pub mod ztensor2;
 
 mod same;
 
@@ -78,6 +79,7 @@ pub fn of(target: &str) -> Option<fn(&[u8]) -> bool> {
         "tensor_index" => tensor_index::check,
         "torch" => torch::check,
         "ztensor" => ztensor::check,
+        "ztensor2" => ztensor2::check,
         _ => return None,
     })
 }

@@ -18,6 +18,7 @@ mod sparse;
 mod stats;
 mod validate;
 mod verify;
+mod ztensor2;
 mod ztensor_options;
 
 use std::fs;

@@ -101,9 +101,8 @@ fn attributes_are_verified() {
 #[test]
 fn other_versions_of_ztensor_are_called_that() {
     let sandbox = Sandbox::new();
-    for (magic, name) in [(&b"ZTEN0001"[..], "old.zt"), (b"\x89ZT2\r\n\x1a\n", "new.zt")] {
-        sandbox.write(name, [magic, &[0; 100], magic].concat());
-    }
+    let magic = b"ZTEN0001".as_slice();
+    sandbox.write("old.zt", [magic, &[0; 100], magic].concat());
     assert_snapshot!(sandbox.carton("tensor verify old.zt"), @"
     exit code: 4
     ----- stdout -----
@@ -116,9 +115,9 @@ fn other_versions_of_ztensor_are_called_that() {
 
     hint: read it with a release 0.1 of the ztensor library, and save its tensors as safetensors, which can be converted
     ");
-    for command in ["verify new.zt", "ls new.zt", "convert new.zt x.npz", "stats new.zt", "verify new.zt --json"] {
+    for command in ["ls old.zt", "convert old.zt x.npz", "stats old.zt", "verify old.zt --json"] {
         let outcome = sandbox.carton(&format!("tensor {command}")).expect_code(4);
-        assert!(format!("{}{}", outcome.stdout, outcome.stderr).contains("it is a file of zTensor 2.x"), "{outcome}");
+        assert!(format!("{}{}", outcome.stdout, outcome.stderr).contains("it is a file of zTensor 0.1"), "{outcome}");
     }
 }
 

@@ -5,9 +5,8 @@ use std::ops::Range;
 use super::super::WeightsError;
 use super::super::load::Weights;
 use super::super::scales::{Channels, Granularity, NoScales, SCALE_SUFFIX, scales_of};
-use crate::any_file::TensorFile;
+use crate::any_file::{TensorFile, VerifyingReader};
 use crate::files::ElementType;
-use crate::ztensor;
 
 /// The purpose of a tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +54,7 @@ pub(super) trait Tensors {
 /// The tensors of a file, with a reader that may verify digests.
 pub(super) struct OfFile<'a> {
     pub(super) file: &'a TensorFile,
-    pub(super) verifying: Option<&'a ztensor::Reader>,
+    pub(super) verifying: Option<&'a VerifyingReader>,
 }
 
 impl Tensors for OfFile<'_> {

@@ -26,7 +26,12 @@ impl Coo {
         Self::checked("", shape, values, coords)
     }
 
-    fn checked(name: &str, shape: &[usize], values: RawTensor, coords: &RawTensor) -> Result<Self, ZTensorError> {
+    pub(crate) fn checked(
+        name: &str,
+        shape: &[usize],
+        values: RawTensor,
+        coords: &RawTensor,
+    ) -> Result<Self, ZTensorError> {
         let at = FilePart::component(name, "coords");
         let n_values = values.n_elements();
         index::check_count(coords.n_elements(), n_values.checked_mul(shape.len()), &at)?;

@@ -44,7 +44,7 @@ impl Csr {
         Self::checked("", shape, values, indices, indptr)
     }
 
-    fn checked(
+    pub(crate) fn checked(
         name: &str,
         shape: &[usize],
         values: RawTensor,
