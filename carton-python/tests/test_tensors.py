@@ -434,6 +434,35 @@ def test_ztensor_2(tmp_path: Path) -> None:
     assert (tmp_path / "ours.zt").read_bytes() == (tmp_path / "theirs.zt").read_bytes()
 
 
+def test_tensors_of_onnx(tmp_path: Path) -> None:
+    """The tensors of models that the package `onnx` wrote, beside what it reads: in the model, and in a file beside it."""
+    onnx = pytest.importorskip("onnx")
+    rng = np.random.default_rng(7)
+    kinds = ["?", "u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f2", "f4", "f8", "c8", "c16"]
+    made = {kind: (rng.random((3, 500)) * 2).astype(kind) for kind in kinds}
+    for kind in ["bfloat16", "float8_e4m3fn", "int4", "uint4"]:
+        made[kind] = rng.integers(0, 8, (3, 5)).astype(kind)
+    initializers = [onnx.numpy_helper.from_array(array, name) for name, array in made.items()]
+    graph = onnx.helper.make_graph([], "g", [], [onnx.helper.make_tensor_value_info("f4", 1, [3, 500])], initializers)
+    model = onnx.helper.make_model(graph, producer_name="test")
+    onnx.helper.set_model_props(model, {"author": "someone"})
+    onnx.save_model(model, str(tmp_path / "m.onnx"))
+    onnx.save_model(model, str(tmp_path / "e.onnx"), save_as_external_data=True, location="e.data", size_threshold=100)
+    for name in ("m.onnx", "e.onnx"):
+        file = tensors.open(tmp_path / name)
+        assert file.format == "ONNX" and file.metadata["onnx.producer_name"] == "test" and file.metadata["author"] == "someone"
+        assert set(file.keys()) == set(made)
+        for key, array in made.items():
+            # Integers of four bits are read as bytes.
+            wanted = array.astype("i1" if key == "int4" else "u1") if key in ("int4", "uint4") else array
+            assert file[key].dtype == wanted.dtype, key
+            np.testing.assert_array_equal(np.asarray(file[key]).view("u1"), wanted.view("u1"), err_msg=key)
+        assert tensors.verify(tmp_path / name).ok
+    (tmp_path / "e.data").unlink()
+    with pytest.raises(carton.IntegrityError, match="`e.data`, which holds data of .*e.onnx`, is missing"):
+        tensors.open(tmp_path / "e.onnx")
+
+
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     for path in (tmp_path / "missing", Path("/dev/null")):
         with pytest.raises(carton.MachineError) as caught:

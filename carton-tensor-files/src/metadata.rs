@@ -13,7 +13,7 @@ pub type Metadata = Vec<(String, Attribute)>;
 
 impl TensorSource {
     /// Returns the metadata of the file: `__metadata__` of safetensors, the attributes of zTensor, the keys of GGUF but for its
-    /// [long arrays](Self::long_arrays).
+    /// [long arrays](Self::long_arrays), what an ONNX model says of itself (spec/onnx-tensors.md §5).
     ///
     /// # Errors
     /// The attributes are malformed, or beyond the limits.

@@ -71,7 +71,9 @@ pub(crate) fn kind(listed: &TensorInfo, format: OutputFormat, dequantize: bool) 
         (TensorLayout::QuantizedGroup | TensorLayout::Ggml, _) if dequantize => {
             PlannedKind::Numbers(ElementType::Float32, shape())
         }
-        (TensorLayout::SparseCsr | TensorLayout::SparseCoo, Some(dtype)) if format != OutputFormat::Ztensor => {
+        (TensorLayout::SparseCsr | TensorLayout::SparseCoo, Some(dtype))
+            if format != OutputFormat::Ztensor || !listed.is_object =>
+        {
             PlannedKind::Numbers(dtype, shape())
         }
         (TensorLayout::Ggml, _) => PlannedKind::Blocks(listed.dtype.clone().unwrap_or_default()),

@@ -330,7 +330,8 @@ impl TensorSource {
         let shards = file.as_sharded().into_iter().flat_map(|sharded| sharded.shards());
         let parts = file.as_gguf().into_iter().flat_map(|split| split.file_names());
         let further = file.as_ztensor2().into_iter().flat_map(|reader| reader.shard_files());
-        let others = shards.map(|(name, _)| name).chain(parts).chain(further);
+        let external = file.as_onnx().into_iter().flat_map(|reader| reader.external_files()).map(String::as_str);
+        let others = shards.map(|(name, _)| name).chain(parts).chain(further).chain(external);
         std::iter::once(path.clone()).chain(others.map(|name| path.with_file_name(name))).collect()
     }
 

@@ -40,6 +40,9 @@ pub struct TensorInfo {
     /// The type of its elements, if it is one that files of tensors have.
     #[serde(skip)]
     pub element_type: Option<ElementType>,
+    /// Whether it is an object of a zTensor file, which another such file can have as it is.
+    #[serde(skip)]
+    pub(crate) is_object: bool,
     /// Describes the elements of a component that version 1.1 of zTensor cannot represent, if there is one.
     #[serde(skip)]
     pub(crate) not_in_1_1: Option<String>,
@@ -50,7 +53,6 @@ pub(crate) fn of_file(file: &TensorFile, path: &Path, entry: &Entry<'_>) -> Tens
     let of_2 = entry.as_ztensor2();
     let parts = || of_2.into_iter().flat_map(|object| object.parts());
     let components = || entry.as_ztensor().into_iter().flat_map(|object| object.components());
-    let is_strings = matches!(file.format(), TensorFileFormat::Npy | TensorFileFormat::Npz) && entry.dtype().is_none();
     let blocks = entry.ggml_blocks();
     let unsupported = entry.unsupported().is_some();
     let unusable = entry.unsupported().map(str::to_owned);
@@ -63,7 +65,7 @@ pub(crate) fn of_file(file: &TensorFile, path: &Path, entry: &Entry<'_>) -> Tens
     let dtype = match entry.dtype() {
         _ if unsupported => None,
         None if blocks.is_some() => blocks.map(GgmlType::name),
-        None if is_strings => Some(DataType::String.name()),
+        None if entry.is_strings() => Some(DataType::String.name()),
         dtype => unknown.or(dtype.map(ElementType::name)),
     };
     let mut algorithms: Vec<&str> =
@@ -93,12 +95,14 @@ pub(crate) fn of_file(file: &TensorFile, path: &Path, entry: &Entry<'_>) -> Tens
             Some(object) => object.format().into(),
             None if of_2.is_some() => of_2.map_or(TensorLayout::Dense, |object| object.layout().into()),
             None if blocks.is_some() => TensorLayout::Ggml,
+            None if entry.as_onnx().is_some_and(|tensor| tensor.is_sparse()) => TensorLayout::SparseCoo,
             None => TensorLayout::Dense,
         },
         encoding: Some(if is_zip { "zip" } else { entry.encoding() }),
         digest: (!algorithms.is_empty()).then(|| algorithms.join(", ")),
         unusable,
         element_type: entry.dtype(),
+        is_object: entry.as_ztensor().is_some(),
         not_in_1_1,
     }
 }
@@ -116,6 +120,7 @@ pub(crate) fn of_carton(name: &str, entry: &TensorEntry) -> TensorInfo {
         digest: None,
         unusable: None,
         element_type: None,
+        is_object: false,
         not_in_1_1: None,
     };
     match entry {

@@ -177,7 +177,10 @@ impl Content {
             Self::Keras | Self::Hdf5 => {
                 "read it in Python, with `keras.saving.load_model` or `h5py`, and save its arrays with `numpy.savez`"
             }
-            Self::Onnx => "it is a model, and is packed as one; the Python package `onnx` reads its initializers",
+            Self::Onnx => {
+                "its initializers are read where its file is named by itself: `carton tensor convert FILE model.safetensors` writes them to a \
+                 file of safetensors"
+            }
             Self::Carton => "open it as a carton",
             Self::Zip => {
                 "of zip archives only those with .npy files are read: unpack it, and name the tensor file that was in it"

@@ -20,6 +20,7 @@
 //! | [`content`] | | what a file is that is no tensor file |
 //! | [`context`] | | cancelling work that takes long, and reporting its progress |
 //! | `gguf` | `gguf` | GGUF files, read, with quantized tensors dequantized (spec/gguf.md) |
+//! | `onnx` | `onnx` | the tensors of ONNX models (spec/onnx-tensors.md); with `onnx-format` alone, the wire format that they are in |
 //! | `npy` | `npy` | NumPy's `.npy` and `.npz` files |
 //! | `safetensors` | `safetensors` | safetensors files, and the index of sharded checkpoints (spec/safetensors.md) |
 //! | `torch` | `torch` | PyTorch checkpoints, read without executing their pickles (spec/torch.md) |
@@ -62,6 +63,8 @@
 //! - `torch`: `archive` and `stream` are the containers of PyTorch checkpoints, `interpreter` follows the opcodes of their pickles, with
 //!   `globals` as the list of what they may name, and `rebuild` describes the tensors.
 //! - `gguf`: `header` is the format, `blocks` turns quantized elements into numbers.
+//! - `onnx`: `wire` is the format of protocol buffers, `model` names the tensors of a model, `elements` finds their numbers in whichever field
+//!   has them.
 //! - `checkpoint`: several files with an index as one, whichever kind they are, and which links to them are followed.
 //! - `any_file`: detects the format of a tensor file, and opens it.
 //! - `difference`: what differs between two tensors, and between two lists of them.
@@ -96,6 +99,8 @@ mod ndarray_conversion;
 #[cfg(feature = "npy")]
 pub mod npy;
 mod number_types;
+#[cfg(feature = "onnx-format")]
+pub mod onnx;
 #[doc(hidden)]
 pub mod parallel;
 mod position;

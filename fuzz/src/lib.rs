@@ -16,6 +16,3 @@ mod element_type;
 #[allow(dead_code, unused_imports, reason = "the crate that they are in uses the rest")]
 #[path = "../../runners/onnx/src/model_file/mod.rs"]
 mod model_file;
-#[allow(dead_code, unused_imports, reason = "the crate that they are in uses the rest")]
-#[path = "../../runners/onnx/src/protobuf.rs"]
-mod protobuf;

@@ -28,11 +28,14 @@ impl Seed {
 }
 
 /// Folders of the repository whose files with this ending are seeds of a target.
-pub const FOLDERS: [(&str, &str, &str); 10] = [
+pub const FOLDERS: [(&str, &str, &str); 12] = [
     ("archive", "spec/conformance/cartons", ".carton"),
     ("description", "carton-tensor/src/weights/description", ".toml"),
     ("onnx", "runners/onnx/tests/models", ".onnx"),
+    ("onnx_tensors", "carton-tensor/tests/data/onnx", ".onnx"),
+    ("onnx_tensors", "runners/onnx/tests/models", ".onnx"),
     ("safetensors", "spec/conformance/safetensors", ".safetensors"),
+    ("tensor_file", "carton-tensor/tests/data/onnx", ".onnx"),
     ("tensor_file", "carton-tensor/tests/data/torch", ".pt"),
     ("tensor_file", "carton-tensor/tests/data/ztensor2", ".zt"),
     ("torch", "carton-tensor/tests/data/torch", ".pt"),

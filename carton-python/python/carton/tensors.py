@@ -1,4 +1,4 @@
-"""Tensor files: safetensors, sharded checkpoints (`model.safetensors.index.json`), zTensor, PyTorch checkpoints, GGUF, `.npz` and `.npy`; opened, written, converted,
+"""Tensor files: safetensors, sharded checkpoints (`model.safetensors.index.json`), zTensor, PyTorch checkpoints, GGUF, ONNX models, `.npz` and `.npy`; opened, written, converted,
 quantized, checked and compared.
 
     >>> from carton import tensors
@@ -225,7 +225,8 @@ class TensorFile(Mapping[str, np.ndarray]):
 
     @property
     def format(self) -> str:
-        """`safetensors`, `sharded safetensors`, `zTensor`, `zTensor 2`, `PyTorch`, `sharded PyTorch`, `GGUF`, `npz` or `npy`; `carton` for a carton's own tensors."""
+        """`safetensors`, `sharded safetensors`, `zTensor`, `zTensor 2`, `PyTorch`, `sharded PyTorch`, `GGUF`, `ONNX`, `npz` or `npy`; `carton` for a carton's own
+        tensors."""
         return self._open().format
 
     @property

@@ -41,7 +41,7 @@ impl TensorFile {
         findings
     }
 
-    /// The metadata of the file: `__metadata__` of safetensors, and the textual attributes of zTensor and GGUF. For a sharded checkpoint, the
+    /// The metadata of the file: `__metadata__` of safetensors, and the textual attributes of zTensor and GGUF, and what an ONNX model says of itself. For a sharded checkpoint, the
     /// first shard that has a key determines its value.
     ///
     /// # Errors
@@ -73,6 +73,7 @@ impl TensorFile {
                 let text = |value: &gguf::Value| value.as_text().map(str::to_owned);
                 Ok(pairs.filter_map(|(key, value)| Some((key.clone(), text(value)?))).collect())
             }
+            Inner::Onnx(reader) => Ok(reader.metadata().to_vec()),
             Inner::Torch(_) | Inner::Npy(_) | Inner::Npz(..) => Ok(Vec::new()),
         }
     }

@@ -1,17 +1,16 @@
 //! Describes and reads the tensors of a file of any format.
 
-use std::io;
 use std::ops::{ControlFlow, Range};
 
 use super::{Array, ExpectedDigest, Inner, TensorFile, TensorFileError, VerifyingReader};
 use crate::checkpoint::Shard;
-use crate::files::{ElementType, FileBytes, RawTensor, Visit};
+use crate::files::{ElementType, FileBytes, RawTensor, Visit, visit_range};
 use crate::gguf;
 use crate::safetensors::{self, SafetensorsError, TensorInfo};
 use crate::torch::TorchError;
 use crate::ztensor::{Attributes, Checks, Component, Encoding, Format, Object, QuantizedGroup};
 use crate::ztensor2::{self, Layout};
-use crate::{Tensor, npy, torch, ztensor};
+use crate::{Tensor, npy, onnx, torch, ztensor};
 
 /// A tensor of a [`TensorFile`], as the file describes it. Its data is read only on request.
 #[derive(Clone)]
@@ -41,12 +40,14 @@ enum Source<'a> {
     Torch(&'a torch::Reader, &'a torch::TensorInfo),
     Array(&'a Array),
     Gguf(&'a gguf::Reader, &'a gguf::TensorInfo),
+    Onnx(&'a onnx::Reader, &'a onnx::TensorInfo),
 }
 
 impl TensorFile {
     /// Returns the tensors in the order of the file. The only array of an `.npy` file is called `data`.
     pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
-        let (mut shards, mut ztensor, mut ztensor2, mut torch, mut gguf) = (Vec::new(), None, None, Vec::new(), None);
+        let (mut shards, mut torch) = (Vec::new(), Vec::new());
+        let (mut ztensor, mut ztensor2, mut gguf, mut onnx) = (None, None, None, None);
         let mut arrays = [].as_slice();
         match &self.inner {
             Inner::Safetensors(reader) => shards.push(reader),
@@ -60,6 +61,7 @@ impl TensorFile {
             Inner::Npy(array) => arrays = std::slice::from_ref(array),
             Inner::Npz(_, list) => arrays = list.as_slice(),
             Inner::Gguf(split) => gguf = Some(split.parts()),
+            Inner::Onnx(reader) => onnx = Some(reader),
         }
         // At most one of these is not empty.
         let shards = shards.into_iter().flat_map(of_shard);
@@ -75,8 +77,10 @@ impl TensorFile {
         let torch = torch
             .into_iter()
             .flat_map(|reader| reader.tensors().iter().map(move |tensor| Source::Torch(reader, tensor)));
-        let sources =
-            shards.chain(ztensor).chain(ztensor2).chain(torch).chain(arrays.iter().map(Source::Array)).chain(gguf);
+        let onnx =
+            onnx.into_iter().flat_map(|reader| reader.tensors().iter().map(move |tensor| Source::Onnx(reader, tensor)));
+        let arrays = arrays.iter().map(Source::Array);
+        let sources = shards.chain(ztensor).chain(ztensor2).chain(torch).chain(arrays).chain(gguf).chain(onnx);
         sources.map(|source| Entry { file: self, source })
     }
 
@@ -97,6 +101,7 @@ impl TensorFile {
             Inner::Npy(array) => Some(array).filter(|array| array.name == name).map(Source::Array),
             Inner::Npz(_, arrays) => arrays.iter().find(|array| array.name == name).map(Source::Array),
             Inner::Gguf(split) => split.get(name).map(|(reader, tensor)| Source::Gguf(reader, tensor)),
+            Inner::Onnx(reader) => reader.get(name).map(|tensor| Source::Onnx(reader, tensor)),
         };
         source.map(|source| Entry { file: self, source }).ok_or_else(|| TensorFileError::NoSuchTensor {
             place: self.place().to_owned(),
@@ -124,6 +129,7 @@ impl<'a> Entry<'a> {
             Source::Torch(_, tensor) => tensor.name(),
             Source::Array(array) => &array.name,
             Source::Gguf(_, tensor) => &tensor.name,
+            Source::Onnx(_, tensor) => tensor.name(),
         }
     }
 
@@ -133,6 +139,7 @@ impl<'a> Entry<'a> {
             Source::Safetensors(reader, _) => reader.place(),
             Source::Torch(reader, _) => reader.place(),
             Source::Gguf(reader, _) => reader.place(),
+            Source::Onnx(reader, _) => reader.place(),
             Source::ZTensor(..) | Source::ZTensor2(..) | Source::Array(_) => self.file.place(),
         }
     }
@@ -152,6 +159,7 @@ impl<'a> Entry<'a> {
             Source::Torch(_, tensor) => tensor.shape(),
             Source::Array(array) => &array.info.shape,
             Source::Gguf(_, tensor) => &tensor.shape,
+            Source::Onnx(_, tensor) => tensor.shape(),
         }
     }
 
@@ -166,6 +174,7 @@ impl<'a> Entry<'a> {
             Source::Torch(_, tensor) => Some(tensor.dtype()),
             Source::Array(array) => array.info.dtype,
             Source::Gguf(_, tensor) => tensor.ggml_type.element_type(),
+            Source::Onnx(_, tensor) => tensor.dtype(),
         }
     }
 
@@ -176,7 +185,10 @@ impl<'a> Entry<'a> {
             Source::ZTensor(_, object) => object.format().name(),
             Source::ZTensor2(_, object) => object.layout().name(),
             Source::Gguf(_, tensor) if tensor.ggml_type.is_quantized() => tensor.ggml_type.name(),
-            Source::Safetensors(..) | Source::Torch(..) | Source::Array(_) | Source::Gguf(..) => "dense",
+            Source::Onnx(_, tensor) if tensor.is_sparse() => Format::SparseCoo.name(),
+            Source::Safetensors(..) | Source::Torch(..) | Source::Array(_) | Source::Gguf(..) | Source::Onnx(..) => {
+                "dense"
+            }
         }
     }
 
@@ -197,20 +209,43 @@ impl<'a> Entry<'a> {
             Source::Gguf(_, tensor) if tensor.ggml_type.is_quantized() && !tensor.ggml_type.is_dequantized() => {
                 Some(format!("of blocks of {}, which are not dequantized", tensor.ggml_type))
             }
+            Source::Onnx(_, tensor) if tensor.is_strings() => Some(STRINGS.to_owned()),
+            Source::Onnx(_, tensor) => tensor.unsupported().map(|problem| format!("not read: {problem}")),
             Source::Safetensors(..) | Source::Torch(..) | Source::Array(_) | Source::Gguf(..) => None,
         }
     }
 
-    /// Returns why a NumPy array is unsupported, if its type is one that tensors cannot have. Only the name of such an array is known.
+    /// Returns why a NumPy array or a tensor of ONNX is unsupported, if its type is one that tensors cannot have. Only the name of such a tensor
+    /// is known.
     #[must_use]
     pub fn unsupported(&self) -> Option<&'a str> {
         match &self.source {
             Source::Array(array) => array.unsupported.as_deref(),
+            Source::Onnx(_, tensor) => tensor.unsupported(),
             Source::Safetensors(..)
             | Source::ZTensor(..)
             | Source::ZTensor2(..)
             | Source::Torch(..)
             | Source::Gguf(..) => None,
+        }
+    }
+
+    /// Whether the elements are strings, which [`read_array`](Self::read_array) reads.
+    #[must_use]
+    pub fn is_strings(&self) -> bool {
+        match &self.source {
+            Source::Array(array) => array.info.dtype.is_none() && array.unsupported.is_none(),
+            Source::Onnx(_, tensor) => tensor.is_strings(),
+            _ => false,
+        }
+    }
+
+    /// Returns the tensor as an ONNX model describes it, if the file is one.
+    #[must_use]
+    pub fn as_onnx(&self) -> Option<&'a onnx::TensorInfo> {
+        match &self.source {
+            Source::Onnx(_, tensor) => Some(tensor),
+            _ => None,
         }
     }
 
@@ -223,7 +258,8 @@ impl<'a> Entry<'a> {
             | Source::ZTensor(..)
             | Source::ZTensor2(..)
             | Source::Torch(..)
-            | Source::Array(_) => None,
+            | Source::Array(_)
+            | Source::Onnx(..) => None,
         }
     }
 
@@ -280,6 +316,7 @@ impl<'a> Entry<'a> {
             Source::Torch(_, tensor) => tensor.stored_bytes(),
             Source::Array(array) => array.info.n_bytes,
             Source::Gguf(_, tensor) => length(tensor.range.clone()),
+            Source::Onnx(_, tensor) => tensor.stored_bytes(),
         }
     }
 
@@ -295,6 +332,8 @@ impl<'a> Entry<'a> {
                 Some(object.parts().map(|part| part.decoded_length()).fold(0, u64::saturating_add))
             }
             Source::Torch(_, tensor) => Some(tensor.n_bytes()),
+            Source::Onnx(_, tensor) if tensor.is_strings() => Some(tensor.stored_bytes()),
+            Source::Onnx(_, tensor) => Some(tensor.n_bytes()),
             Source::Safetensors(..) | Source::Array(_) | Source::Gguf(..) => Some(self.stored_bytes()),
         }
     }
@@ -362,6 +401,7 @@ impl<'a> Entry<'a> {
                 tensor.ggml_type.element_type()?;
                 Some((reader.bytes(), tensor.range.clone()))
             }
+            Source::Onnx(reader, tensor) => reader.location(tensor),
         }
     }
 
@@ -433,6 +473,8 @@ impl<'a> Entry<'a> {
                 Err(self.no_tensor(&format!("of blocks of {}", tensor.ggml_type)))
             }
             Source::Gguf(reader, tensor) => Ok(reader.read(tensor)?),
+            Source::Onnx(_, tensor) if tensor.is_strings() => Err(self.no_tensor(STRINGS)),
+            Source::Onnx(reader, tensor) => Ok(reader.read_within(tensor, self.file.max_dense)?),
         }
     }
 
@@ -501,6 +543,7 @@ impl<'a> Entry<'a> {
             Source::ZTensor2(_, object) => object.layout() != Layout::Dense,
             Source::Torch(reader, tensor) => !matches!(reader.location(tensor), Ok(Some(_))),
             Source::Array(array) => array.info.dtype.is_none() || !array.info.is_c_order,
+            Source::Onnx(_, tensor) => tensor.dtype().is_none() || tensor.is_sparse(),
         }
     }
 
@@ -542,7 +585,10 @@ impl<'a> Entry<'a> {
                 Ok(self.file.visit_array(&array.name, n_elements, visit)?)
             }
             Source::Gguf(reader, tensor) => Ok(reader.visit(tensor, n_elements, visit)?),
-            Source::ZTensor(..) | Source::ZTensor2(..) | Source::Torch(..) | Source::Array(_) => {
+            Source::Onnx(reader, tensor) if tensor.dtype().is_some() && !tensor.is_sparse() => {
+                Ok(reader.visit(tensor, n_elements, visit)?)
+            }
+            Source::ZTensor(..) | Source::ZTensor2(..) | Source::Torch(..) | Source::Array(_) | Source::Onnx(..) => {
                 let tensor = self.dequantize()?;
                 let mut pieces = tensor.bytes().chunks(tensor.dtype().piece_bytes(n_elements));
                 let _ = pieces.try_for_each(visit);
@@ -564,6 +610,7 @@ impl<'a> Entry<'a> {
                 Ok(self.file.visit_array(&array.name, N_ELEMENTS, &mut |_| ControlFlow::Continue(()))?)
             }
             Source::Torch(reader, tensor) => Ok(reader.check(tensor)?),
+            Source::Onnx(reader, tensor) => Ok(reader.check(tensor)?),
             _ => self.visit(ElementOrder::File, N_ELEMENTS, |_| Ok(())),
         }
     }
@@ -656,7 +703,7 @@ impl<'a> Entry<'a> {
         Ok(n_verified)
     }
 
-    /// Reads the tensor like [`dequantize`](Self::dequantize), or the strings of a NumPy array.
+    /// Reads the tensor like [`dequantize`](Self::dequantize), or the strings of a NumPy array or an ONNX model.
     ///
     /// # Errors
     /// As [`read`](Self::read), but strings are not an error.
@@ -668,6 +715,11 @@ impl<'a> Entry<'a> {
             } else {
                 Ok(self.file.read_array(&array.name)?)
             };
+        }
+        if let Source::Onnx(reader, tensor) = &self.source
+            && tensor.is_strings()
+        {
+            return Ok(npy::Array::Strings(reader.read_strings(tensor, self.file.max_dense)?));
         }
         Ok(npy::Array::Numbers(self.dequantize()?))
     }
@@ -694,21 +746,6 @@ impl<'a> Entry<'a> {
             found: found.to_owned(),
         }
     }
-}
-
-/// Passes the bytes in `range` to `visit`, in pieces of `n_bytes`.
-fn visit_range(bytes: &FileBytes, mut range: Range<u64>, n_bytes: usize, visit: Visit<'_>) -> io::Result<()> {
-    let mut buffer = Vec::new();
-    while range.start < range.end {
-        let n_bytes = (range.end - range.start).min(n_bytes as u64);
-        buffer.resize(n_bytes as usize, 0);
-        bytes.read_into(range.start, &mut buffer)?;
-        if visit(&buffer).is_break() {
-            break;
-        }
-        range.start += n_bytes;
-    }
-    Ok(())
 }
 
 fn of_shard(reader: &safetensors::Reader) -> impl Iterator<Item = Source<'_>> {

@@ -5,6 +5,7 @@ use crate::checkpoint::{ShardedError, UnusableFile};
 use crate::content::Content;
 use crate::gguf::GgufError;
 use crate::npy::NpyError;
+use crate::onnx::OnnxError;
 use crate::safetensors::SafetensorsError;
 use crate::torch::TorchError;
 use crate::ztensor::ZTensorError;
@@ -45,7 +46,7 @@ pub enum TensorFileError {
     },
     /// The format is not recognized.
     #[error(
-        "`{place}` is not a tensor file: expected safetensors, zTensor, a PyTorch checkpoint, GGUF, .npy or .npz, found `{found}` at its start"
+        "`{place}` is not a tensor file: expected safetensors, zTensor, a PyTorch checkpoint, GGUF, ONNX, .npy or .npz, found `{found}` at its start"
     )]
     Unknown {
         /// The file.
@@ -86,6 +87,9 @@ pub enum TensorFileError {
     /// The file is not valid GGUF, or cannot be read as such.
     #[error(transparent)]
     Gguf(#[from] GgufError),
+    /// The file is not a valid ONNX model, or has something that is not read.
+    #[error(transparent)]
+    Onnx(#[from] OnnxError),
     /// The file has no tensor of this name.
     #[error("`{place}` has no tensor `{name}`")]
     NoSuchTensor {
@@ -107,7 +111,7 @@ pub enum TensorFileError {
 }
 
 fn expected(named: Option<TensorFileFormat>) -> String {
-    let any = || "a tensor file: safetensors, zTensor, a PyTorch checkpoint, GGUF, .npy or .npz".to_owned();
+    let any = || "a tensor file: safetensors, zTensor, a PyTorch checkpoint, GGUF, ONNX, .npy or .npz".to_owned();
     named.map_or_else(any, |format| format.name().to_owned())
 }
 
@@ -167,6 +171,7 @@ impl TensorFileError {
             Self::Npy(error) => matches!(error, NpyError::Format { .. }),
             Self::Gguf(error) => error.is_malformed(),
             Self::Torch(error) => matches!(error, TorchError::Format { .. }),
+            Self::Onnx(error) => matches!(error, OnnxError::Format { .. } | OnnxError::Missing { .. }),
             Self::Empty { .. } => true,
             // A file that claims to be a tensor file by its name is no whole and correct one.
             Self::OtherContent { named, .. } => named.is_some(),
@@ -188,6 +193,7 @@ impl TensorFileError {
             Self::ZTensor { source, .. } => source.is_about_content(),
             Self::ZTensor2 { source, .. } => source.is_about_content(),
             Self::Torch(error) => error.is_about_content(),
+            Self::Onnx(error) => error.is_about_content(),
             Self::Npy(error) => !matches!(error, NpyError::Io { .. } | NpyError::NoSuchArray { .. }),
             Self::Gguf(error) => error.is_about_content(),
             Self::Io { .. } | Self::NoSuchTensor { .. } => false,
@@ -222,8 +228,11 @@ impl TensorFileError {
             Self::Gguf(GgufError::NotDequantized { .. }) => {
                 Some("the Python package `gguf` does not dequantize them either; choose other tensors")
             }
+            Self::Onnx(OnnxError::Missing { .. }) => {
+                Some("the model has weights in that file: put it into the folder of the model, under this name")
+            }
             Self::Unknown { .. } => Some(
-                "read are .safetensors, PyTorch's .pt, .pth and .bin, the .index.json of both, .zt, .gguf, .npy and .npz",
+                "read are .safetensors, PyTorch's .pt, .pth and .bin, the .index.json of both, .zt, .gguf, .onnx, .npy and .npz",
             ),
             Self::Torch(TorchError::Refused { .. })
             | Self::Sharded(ShardedError::Torch(TorchError::Refused { .. })) => Some(

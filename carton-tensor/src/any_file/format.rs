@@ -24,11 +24,13 @@ pub enum TensorFileFormat {
     Npz,
     /// GGUF, one file or several.
     Gguf,
+    /// An ONNX model.
+    Onnx,
 }
 
 impl TensorFileFormat {
     /// All formats.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Safetensors,
         Self::Sharded,
         Self::ZTensor,
@@ -38,6 +40,7 @@ impl TensorFileFormat {
         Self::Npy,
         Self::Npz,
         Self::Gguf,
+        Self::Onnx,
     ];
 
     /// The name of the format.
@@ -53,6 +56,7 @@ impl TensorFileFormat {
             Self::Npy => "npy",
             Self::Npz => "npz",
             Self::Gguf => "GGUF",
+            Self::Onnx => "ONNX",
         }
     }
 
@@ -64,12 +68,13 @@ impl TensorFileFormat {
             (".npz", Self::Npz),
             (".npy", Self::Npy),
             (".gguf", Self::Gguf),
+            (".onnx", Self::Onnx),
         ];
         named.into_iter().find(|(ending, _)| has_ending(name, ending)).map(|(_, format)| format)
     }
 
-    /// Detects the format from the first bytes of a file. Archives of PyTorch count as `.npz`, and its other files are not among them:
-    /// [`Content`](crate::content::Content) knows both. Files of zTensor 0.1 count as zTensor, so that opening them
+    /// Detects the format from the first bytes of a file. Archives of PyTorch count as `.npz`, and its other files and ONNX models are not among them:
+    /// [`Content`](crate::content::Content) knows them. Files of zTensor 0.1 count as zTensor, so that opening them
     /// reports the version.
     ///
     /// ```

@@ -1,4 +1,4 @@
-//! Opens a tensor file of any supported format: safetensors, zTensor, PyTorch's, GGUF, `.npy` or `.npz`. `format` detects the format; parsing is up to the
+//! Opens a tensor file of any supported format: safetensors, zTensor, PyTorch's, GGUF, ONNX, `.npy` or `.npz`. `format` detects the format; parsing is up to the
 //! format's own module.
 
 use std::io::{Read, Seek};
@@ -7,9 +7,10 @@ use std::path::Path;
 
 use crate::checkpoint::{Folder, FollowLinks, ShardKind, Sharded};
 use crate::content::Content;
-use crate::files::{Beside, FileBytes, FileReader, Visit};
+use crate::files::{Beside, FileBytes, FileReader, Visit, open_inside};
 use crate::gguf::{self, Split};
 use crate::npy::{self, ArrayInfo, NpyError, Npz};
+use crate::onnx;
 use crate::safetensors;
 use crate::torch::{self, TorchError};
 use crate::ztensor::{self, Checks, MAX_DENSE, ZTensorError};
@@ -69,6 +70,7 @@ enum Inner {
     /// Each read has a clone, so that none waits for another.
     Npz(Npz<FileReader>, Vec<Array>),
     Gguf(Split),
+    Onnx(onnx::Reader),
 }
 
 /// A NumPy array, as its header describes it.
@@ -158,7 +160,12 @@ impl TensorFile {
             let inner = Inner::Sharded(Sharded::open_following(path, links, open)?);
             return Ok(Self { place, bytes, inner, max_dense: MAX_DENSE, has_array_views: false });
         }
-        let beside = |name: &str| Folder::of(path, links)?.open(name, &open);
+        let is_onnx = is_onnx(&start, &place);
+        let beside = |name: &str| match is_onnx {
+            // The model says where its data is, so that a stranger could name any file that a link leads to.
+            true => open_inside(path, name, &open),
+            false => Folder::of(path, links)?.open(name, &open),
+        };
         Self::of_start(bytes, place, start, Some(&beside))
     }
 
@@ -210,6 +217,7 @@ impl TensorFile {
                 Some(TensorFileFormat::Torch)
             }
             (Some(format), _) => Some(format),
+            (None, Some(Content::Onnx)) => Some(TensorFileFormat::Onnx),
             (None, _) if start.is_empty() => return Err(TensorFileError::Empty { place, named }),
             (None, Some(content)) => {
                 let found = (content == Content::Text).then(|| first_line(&start));
@@ -257,6 +265,7 @@ impl TensorFile {
             Some(TensorFileFormat::Gguf) => {
                 Inner::Gguf(Split::new(gguf::Reader::new(bytes.clone(), place.as_str())?, beside)?)
             }
+            Some(TensorFileFormat::Onnx) => Inner::Onnx(onnx::Reader::new(bytes.clone(), place.as_str(), beside)?),
             // `of_bytes` and `of_name` never return what an index is: that can only be opened by its path.
             Some(TensorFileFormat::Sharded | TensorFileFormat::ShardedTorch) | None => {
                 let found = start.get(..SHOWN).unwrap_or(&start).escape_ascii().to_string();
@@ -298,6 +307,7 @@ impl TensorFile {
             Inner::Npy(_) => TensorFileFormat::Npy,
             Inner::Npz(..) => TensorFileFormat::Npz,
             Inner::Gguf(_) => TensorFileFormat::Gguf,
+            Inner::Onnx(_) => TensorFileFormat::Onnx,
         }
     }
 
@@ -358,6 +368,15 @@ impl TensorFile {
         }
     }
 
+    /// Returns the reader of an ONNX model, if the file is one.
+    #[must_use]
+    pub fn as_onnx(&self) -> Option<&onnx::Reader> {
+        match &self.inner {
+            Inner::Onnx(reader) => Some(reader),
+            _ => None,
+        }
+    }
+
     pub(crate) fn ztensor_error(&self, source: ZTensorError) -> TensorFileError {
         TensorFileError::ZTensor { place: self.place.clone(), source: Box::new(source) }
     }
@@ -395,6 +414,17 @@ fn open_torch(bytes: &FileBytes, place: &str) -> Result<torch::Reader, TensorFil
         }
         error => error.into(),
     })
+}
+
+/// Whether a file is opened as an ONNX model: by its first bytes, or by its name if they say nothing.
+fn is_onnx(start: &[u8], place: &str) -> bool {
+    match Content::of_start(start) {
+        Some(content) => content == Content::Onnx,
+        None => {
+            TensorFileFormat::of_bytes(start).is_none()
+                && TensorFileFormat::of_name(place) == Some(TensorFileFormat::Onnx)
+        }
+    }
 }
 
 /// Whether a file is the index of a sharded checkpoint. Only an index starts like JSON: a safetensors file starts with a length below 100 MB.

@@ -29,9 +29,6 @@ pub trait ReadAt: Send + Sync {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
 }
 
-/// Opens the file of a name beside the first one of a model, on several threads.
-pub type Beside<'b> = &'b (dyn Fn(&str) -> io::Result<FileBytes> + Sync);
-
 /// The bytes of a tensor file: in memory, mapped, or read on demand by position. Any number of threads may read.
 #[derive(Clone, Debug)]
 pub struct FileBytes(Inner);

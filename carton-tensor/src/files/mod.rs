@@ -3,6 +3,8 @@
 //!
 //! No module here knows a format. `safetensors`, `ztensor` and `npy` implement theirs; `any_file` opens a file of any format.
 
+#[cfg(any(feature = "gguf", feature = "onnx"))]
+mod beside;
 mod casting;
 mod element_type;
 mod file_bytes;
@@ -14,12 +16,16 @@ mod quoted;
 mod raw_tensor;
 mod shared_bytes;
 mod slice;
-#[cfg(feature = "ztensor")]
+#[cfg(any(feature = "onnx", feature = "ztensor"))]
 mod visit;
 mod widening;
 
+#[cfg(any(feature = "gguf", feature = "onnx"))]
+pub use beside::Beside;
+#[cfg(feature = "onnx")]
+pub(crate) use beside::open_inside;
 pub use element_type::ElementType;
-pub use file_bytes::{Beside, FileBytes, ReadAt};
+pub use file_bytes::{FileBytes, ReadAt};
 #[cfg(feature = "torch")]
 pub(crate) use file_reader::FileReader;
 pub use pending::PendingFile;
@@ -30,5 +36,7 @@ pub use shared_bytes::SharedBytes;
 #[cfg(feature = "weights")]
 pub(crate) use slice::byte_range;
 pub use slice::{Slice, SliceError};
-#[cfg(feature = "ztensor")]
+#[cfg(any(feature = "onnx", feature = "ztensor"))]
 pub(crate) use visit::Visit;
+#[cfg(feature = "onnx")]
+pub(crate) use visit::visit_range;

@@ -19,6 +19,7 @@ pub mod metadata;
 pub mod model_card;
 pub mod npy;
 pub mod onnx;
+pub mod onnx_tensors;
 pub mod registry;
 pub mod requirements_lock;
 pub mod rows;
@@ -62,6 +63,7 @@ pub fn of(target: &str) -> Option<fn(&[u8]) -> bool> {
         "model_card" => model_card::check,
         "npy" => npy::check,
         "onnx" => onnx::check,
+        "onnx_tensors" => onnx_tensors::check,
         "parquet" => rows::check,
         "registry" => registry::check,
         "requirements_lock" => requirements_lock::check,

@@ -16,7 +16,6 @@ pub mod onnx_runtime_library;
 mod operator_libraries;
 mod options;
 mod pack;
-mod protobuf;
 mod runner;
 mod runtime_release;
 mod signature;

@@ -11,29 +11,12 @@ pub(crate) const MODEL_FILE: ModelFile = ModelFile { name: ".onnx", extensions: 
 /// The location is an absolute path, has a component `..`, or is not portable: a model may read its own folder and
 /// nothing else.
 pub(crate) fn external_path(model: &str, location: &str) -> Result<String, RunnerError> {
-    let refuse = |why: &str| Err(RunnerError::new(format!("external data at `{}` {why}", location.escape_debug())));
-    if location.starts_with('/') {
-        return refuse("is an absolute path; it must lie in the model's folder");
-    }
-    if location.contains(['\\', '\0', '\n']) {
-        return refuse("is not a portable path: it holds a back slash, a newline or NUL");
-    }
-    let mut parts: Vec<&str> = Vec::new();
-    if let Some((folder, _)) = model.rsplit_once('/') {
-        parts.extend(folder.split('/'));
-    }
-    let n_folders = parts.len();
-    for part in location.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => return refuse("has `..` in its path; it must lie in the model's folder"),
-            part => parts.push(part),
-        }
-    }
-    if parts.len() == n_folders {
-        return refuse("names no file");
-    }
-    Ok(parts.join("/"))
+    let refused = |why| RunnerError::new(format!("external data at `{}` {why}", location.escape_debug()));
+    let path = carton_tensor::onnx::external_path(location).map_err(refused)?;
+    Ok(match model.rsplit_once('/') {
+        Some((folder, _)) => format!("{folder}/{path}"),
+        None => path,
+    })
 }
 
 #[cfg(test)]
@@ -83,7 +66,7 @@ mod tests {
             "/etc/passwd",
             Err("external data at `/etc/passwd` is an absolute path; it must lie in the model's folder"),
         );
-        for unportable in ["a\\b", "a\0b"] {
+        for unportable in ["a\\b", "a\0b", "c:b"] {
             assert!(external_path("m.onnx", unportable).is_err(), "{unportable}");
         }
         check("a/m.onnx", "./", Err("external data at `./` names no file"));

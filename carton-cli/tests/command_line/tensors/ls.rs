@@ -67,7 +67,7 @@ fn tensors_are_listed_without_being_read() {
     ----- stdout -----
 
     ----- stderr -----
-    error: `text.txt` is text that begins with `text`, expected a tensor file: safetensors, zTensor, a PyTorch checkpoint, GGUF, .npy or .npz
+    error: `text.txt` is text that begins with `text`, expected a tensor file: safetensors, zTensor, a PyTorch checkpoint, GGUF, ONNX, .npy or .npz
 
     hint: a server may have sent it in place of the file: download the file again, with a login where one is needed
     ");
@@ -77,9 +77,9 @@ fn tensors_are_listed_without_being_read() {
     ----- stdout -----
 
     ----- stderr -----
-    error: `bytes.bin` is not a tensor file: expected safetensors, zTensor, a PyTorch checkpoint, GGUF, .npy or .npz, found `\xfe\xff\x00\x01` at its start
+    error: `bytes.bin` is not a tensor file: expected safetensors, zTensor, a PyTorch checkpoint, GGUF, ONNX, .npy or .npz, found `\xfe\xff\x00\x01` at its start
 
-    hint: read are .safetensors, PyTorch's .pt, .pth and .bin, the .index.json of both, .zt, .gguf, .npy and .npz, and cartons (.carton)
+    hint: read are .safetensors, PyTorch's .pt, .pth and .bin, the .index.json of both, .zt, .gguf, .onnx, .npy and .npz, and cartons (.carton)
     ");
     assert_eq!(sandbox.carton("tensor ls none.zt").code, 1);
 }

@@ -1,6 +1,6 @@
 //! Why a file is refused.
 
-use crate::protobuf::WireError;
+use carton_tensor::onnx::wire::WireError;
 
 /// The reason why a file is not a model that this runner can read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -12,7 +12,7 @@ pub(crate) use error::ModelFileError;
 pub(crate) use value::{GraphValue, ValueKind};
 
 use crate::element_type::ElementType;
-use crate::protobuf::{Budget, Message};
+use carton_tensor::onnx::wire::{Budget, Message, WireError};
 use value::{check_type, graph_value};
 
 /// The parts of a `.onnx` file that this runner needs.
@@ -255,12 +255,17 @@ impl ModelFile {
             match field.number() {
                 1 => field.integers(|size| {
                     n_elements = u64::try_from(size).ok().and_then(|size| n_elements?.checked_mul(size));
+                    Ok::<_, WireError>(())
                 })?,
                 2 => element = ElementType(field.integer()?),
                 // Lists of numbers are checked, so that a broken one is an error that says where.
-                4 => field.check_fixed(4)?,
-                10 => field.check_fixed(8)?,
-                5 | 7 | 11 => field.integers(|_| {})?,
+                4 => {
+                    field.fixed(4)?;
+                }
+                10 => {
+                    field.fixed(8)?;
+                }
+                5 | 7 | 11 => field.integers(|_| Ok::<_, WireError>(()))?,
                 8 => name = field.text()?.to_owned(),
                 9 => {
                     field.bytes()?;

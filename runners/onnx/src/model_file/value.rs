@@ -4,7 +4,7 @@ use carton_tensor::{Dimension, SymbolicShape};
 
 use super::error::ModelFileError;
 use crate::element_type::ElementType;
-use crate::protobuf::{Field, Message};
+use carton_tensor::onnx::wire::{Field, Message};
 
 /// An input or output of the graph.
 #[derive(Clone, Debug, PartialEq)]

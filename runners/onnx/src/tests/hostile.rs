@@ -6,7 +6,7 @@ use super::{TestFiles, models};
 use crate::element_type::ElementType;
 use crate::model_file::{ModelFile, ModelFileError, ValueKind};
 use crate::model_source::ModelSource;
-use crate::protobuf::WireError;
+use carton_tensor::onnx::wire::WireError;
 
 fn names() -> Vec<String> {
     let mut names: Vec<String> = models()

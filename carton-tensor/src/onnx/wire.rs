@@ -1,10 +1,11 @@
-//! Reads the wire format of protocol buffers, in place and from untrusted bytes.
+//! Reads the wire format of protocol buffers, in place and from untrusted bytes: those of memory, or of a file of which only a part is read.
 //!
 //! ONNX Runtime has its own reader, which allocates what a file asks for and recurses as deep as it says. This reader
 //! runs before it. It copies nothing, and counts messages and nesting, so that a hostile file is refused before ONNX Runtime
 //! gets a single byte of it.
 
 use std::cell::Cell;
+use std::ops::Range;
 
 /// The greatest nesting of messages. A graph inside an operator inside a graph adds three levels.
 const MAX_DEPTH: usize = 64;
@@ -14,153 +15,221 @@ const MAX_MESSAGES: u64 = 4_000_000;
 
 /// Why bytes are not a well-formed message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum WireError {
+pub enum WireError {
     /// A field begins or claims to end past the end of the message it is in.
     #[error("the message ends in the middle of a field at byte {offset}: the file is truncated, or not an ONNX model")]
-    Truncated { offset: usize },
+    Truncated {
+        /// The position in the file.
+        offset: u64,
+    },
     /// A number of more than ten bytes or 64 bits.
     #[error("a number at byte {offset} is longer than 64 bits")]
-    LongNumber { offset: usize },
+    LongNumber {
+        /// The position in the file.
+        offset: u64,
+    },
     /// A field number or kind of value that no message has.
     #[error("byte {offset} is not the start of a field")]
-    InvalidTag { offset: usize },
+    InvalidTag {
+        /// The position in the file.
+        offset: u64,
+    },
     /// A field has another kind of value than its definition requires.
     #[error("field {number} at byte {offset} should hold {expected}")]
-    WrongKind { number: u64, offset: usize, expected: &'static str },
+    WrongKind {
+        /// The number of the field.
+        number: u64,
+        /// The position in the file.
+        offset: u64,
+        /// The kind of value.
+        expected: &'static str,
+    },
     /// Text that is not UTF-8.
     #[error("field {number} at byte {offset} is not valid UTF-8")]
-    InvalidText { number: u64, offset: usize },
+    InvalidText {
+        /// The number of the field.
+        number: u64,
+        /// The position in the file.
+        offset: u64,
+    },
     /// More nesting than any model needs.
     #[error("messages are nested more than {MAX_DEPTH} deep at byte {offset}")]
-    TooDeep { offset: usize },
+    TooDeep {
+        /// The position in the file.
+        offset: u64,
+    },
     /// More messages than any model needs.
     #[error("more than {MAX_MESSAGES} messages in one file")]
     TooMany,
 }
 
+/// Bytes that are read by position.
+pub trait Source {
+    /// Why a message cannot be read.
+    type Error: From<WireError>;
+
+    /// Returns the byte at `position`; `None` past the end.
+    ///
+    /// # Errors
+    /// The byte cannot be read.
+    fn byte(&self, position: u64) -> Result<Option<u8>, Self::Error>;
+}
+
+impl Source for [u8] {
+    type Error = WireError;
+
+    fn byte(&self, position: u64) -> Result<Option<u8>, WireError> {
+        Ok(usize::try_from(position).ok().and_then(|position| self.get(position)).copied())
+    }
+}
+
 /// Counts messages over a whole file.
 #[derive(Default)]
-pub(crate) struct Budget {
+pub struct Budget {
     messages: Cell<u64>,
 }
 
 /// A message: an iterator over its fields.
-pub(crate) struct Message<'a> {
-    bytes: &'a [u8],
-    position: usize,
-    /// The offset of the message in the file, for error texts.
-    start: usize,
+pub struct Message<'a, S: ?Sized = [u8]> {
+    source: &'a S,
+    position: u64,
+    end: u64,
     depth: usize,
     budget: &'a Budget,
 }
 
 /// One field of a message.
-pub(crate) struct Field<'a> {
+pub struct Field<'a, S: ?Sized = [u8]> {
     number: u64,
-    value: Value<'a>,
-    offset: usize,
+    value: Value,
+    offset: u64,
     depth: usize,
+    source: &'a S,
     budget: &'a Budget,
 }
 
-enum Value<'a> {
+enum Value {
     Varint(u64),
-    Fixed,
-    Bytes { bytes: &'a [u8], start: usize },
+    Fixed(Range<u64>),
+    Bytes(Range<u64>),
 }
 
 impl<'a> Message<'a> {
-    /// The outermost message of a file.
-    pub(crate) fn of_file(bytes: &'a [u8], budget: &'a Budget) -> Self {
-        Self { bytes, position: 0, start: 0, depth: 0, budget }
+    /// The outermost message of a file in memory.
+    #[must_use]
+    pub fn of_file(bytes: &'a [u8], budget: &'a Budget) -> Self {
+        Self::new(bytes, 0..bytes.len() as u64, budget)
+    }
+}
+
+// Derived, this would need a source that can be cloned.
+impl<S: ?Sized> Clone for Message<'_, S> {
+    fn clone(&self) -> Self {
+        Self { ..*self }
+    }
+}
+
+impl<'a, S: Source + ?Sized> Message<'a, S> {
+    /// The message that a source has in this range.
+    pub fn new(source: &'a S, range: Range<u64>, budget: &'a Budget) -> Self {
+        Self { source, position: range.start, end: range.end, depth: 0, budget }
     }
 
     /// Reads to the end, so that a malformed message is found even if its fields are not used.
-    pub(crate) fn check(mut self) -> Result<(), WireError> {
+    ///
+    /// # Errors
+    /// The message is malformed.
+    pub fn check(mut self) -> Result<(), S::Error> {
         self.try_for_each(|field| field.map(drop))
     }
 
-    fn varint(&mut self) -> Result<u64, WireError> {
-        let offset = self.start + self.position;
+    fn varint(&mut self) -> Result<u64, S::Error> {
+        let offset = self.position;
         let mut number = 0_u64;
         for index in 0..10 {
-            let byte = *self.bytes.get(self.position).ok_or(WireError::Truncated { offset })?;
+            let byte = if self.position < self.end { self.source.byte(self.position)? } else { None };
+            let byte = byte.ok_or(WireError::Truncated { offset })?;
             self.position += 1;
             // Nine bytes hold 63 bits; the tenth holds the last one.
             if index == 9 && byte > 1 {
-                return Err(WireError::LongNumber { offset });
+                return Err(WireError::LongNumber { offset }.into());
             }
             number |= u64::from(byte & 0x7f) << (7 * index);
             if byte < 0x80 {
                 return Ok(number);
             }
         }
-        Err(WireError::LongNumber { offset })
+        Err(WireError::LongNumber { offset }.into())
     }
 
-    fn take(&mut self, n_bytes: u64) -> Result<&'a [u8], WireError> {
-        let offset = self.start + self.position;
-        let taken = usize::try_from(n_bytes)
-            .ok()
-            .and_then(|n_bytes| self.position.checked_add(n_bytes))
-            .and_then(|end| self.bytes.get(self.position..end))
-            .ok_or(WireError::Truncated { offset })?;
-        self.position += taken.len();
-        Ok(taken)
+    fn take(&mut self, n_bytes: u64) -> Result<Range<u64>, WireError> {
+        let start = self.position;
+        let end = start.checked_add(n_bytes).filter(|end| *end <= self.end);
+        self.position = end.ok_or(WireError::Truncated { offset: start })?;
+        Ok(start..self.position)
     }
 
-    fn field(&mut self) -> Result<Field<'a>, WireError> {
-        let offset = self.start + self.position;
+    fn field(&mut self) -> Result<Field<'a, S>, S::Error> {
+        let offset = self.position;
         let tag = self.varint()?;
         let value = match tag & 7 {
             0 => Value::Varint(self.varint()?),
-            1 => {
-                self.take(8)?;
-                Value::Fixed
-            }
+            1 => Value::Fixed(self.take(8)?),
             2 => {
                 let n_bytes = self.varint()?;
-                let start = self.start + self.position;
-                Value::Bytes { bytes: self.take(n_bytes)?, start }
+                Value::Bytes(self.take(n_bytes)?)
             }
-            5 => {
-                self.take(4)?;
-                Value::Fixed
-            }
+            5 => Value::Fixed(self.take(4)?),
             // 3 and 4 are groups, which ONNX never had; 6 and 7 do not exist.
-            _ => return Err(WireError::InvalidTag { offset }),
+            _ => return Err(WireError::InvalidTag { offset }.into()),
         };
         let number = tag >> 3;
         if number == 0 || number > 0x1fff_ffff {
-            return Err(WireError::InvalidTag { offset });
+            return Err(WireError::InvalidTag { offset }.into());
         }
-        Ok(Field { number, value, offset, depth: self.depth, budget: self.budget })
+        Ok(Field { number, value, offset, depth: self.depth, source: self.source, budget: self.budget })
     }
 }
 
-impl<'a> Iterator for Message<'a> {
-    type Item = Result<Field<'a>, WireError>;
+impl<'a, S: Source + ?Sized> Iterator for Message<'a, S> {
+    type Item = Result<Field<'a, S>, S::Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.position == self.bytes.len() {
+        if self.position == self.end {
             return None;
         }
         let field = self.field();
         if field.is_err() {
-            self.position = self.bytes.len();
+            self.position = self.end;
         }
         Some(field)
     }
 }
 
-impl<'a> Field<'a> {
+impl<'a, S: Source + ?Sized> Field<'a, S> {
     /// The number that the message's definition gives this field.
-    pub(crate) fn number(&self) -> u64 {
+    #[must_use]
+    pub fn number(&self) -> u64 {
         self.number
     }
 
+    /// The position of the field in the file.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The bytes that the field is of.
+    #[must_use]
+    pub fn source(&self) -> &'a S {
+        self.source
+    }
+
     /// An integer of any width; negative ones come sign-extended.
-    pub(crate) fn integer(&self) -> Result<i64, WireError> {
+    ///
+    /// # Errors
+    /// The field has another kind of value.
+    pub fn integer(&self) -> Result<i64, WireError> {
         match self.value {
             Value::Varint(number) => Ok(number.cast_signed()),
             _ => Err(self.wrong_kind("a number")),
@@ -168,46 +237,52 @@ impl<'a> Field<'a> {
     }
 
     /// Calls `each` for every integer of the field, which holds one integer or a packed list.
-    pub(crate) fn integers(&self, mut each: impl FnMut(i64)) -> Result<(), WireError> {
-        match self.value {
+    ///
+    /// # Errors
+    /// The field has another kind of value, or is malformed; the errors of `each`.
+    pub fn integers<E: From<S::Error>>(&self, mut each: impl FnMut(i64) -> Result<(), E>) -> Result<(), E> {
+        match &self.value {
             Value::Varint(number) => each(number.cast_signed()),
-            Value::Bytes { bytes, start } => {
-                let mut packed = Message { bytes, position: 0, start, depth: self.depth, budget: self.budget };
-                while packed.position < bytes.len() {
-                    each(packed.varint()?.cast_signed());
+            Value::Bytes(range) => {
+                let mut packed = Message::new(self.source, range.clone(), self.budget);
+                while packed.position < packed.end {
+                    each(packed.varint()?.cast_signed())?;
                 }
+                Ok(())
             }
-            Value::Fixed => return Err(self.wrong_kind("numbers")),
+            Value::Fixed(_) => Err(S::Error::from(self.wrong_kind("numbers")).into()),
         }
-        Ok(())
     }
 
-    /// Checks a field of numbers of `size` bytes each, which holds one number or a packed list.
-    pub(crate) fn check_fixed(&self, size: usize) -> Result<(), WireError> {
-        match self.value {
-            Value::Bytes { bytes, .. } if bytes.len().is_multiple_of(size) => Ok(()),
-            Value::Fixed => Ok(()),
+    /// Where the source has the numbers of `size` bytes each that the field holds: one number or a packed list.
+    ///
+    /// # Errors
+    /// The field has another kind of value, or the last number is not whole.
+    pub fn fixed(&self, size: u64) -> Result<Range<u64>, WireError> {
+        match &self.value {
+            Value::Bytes(range) if (range.end - range.start).is_multiple_of(size) => Ok(range.clone()),
+            Value::Fixed(range) if range.end - range.start == size => Ok(range.clone()),
             _ => Err(self.wrong_kind("numbers of a fixed size, the last one whole")),
         }
     }
 
-    /// The field's value as bytes.
-    pub(crate) fn bytes(&self) -> Result<&'a [u8], WireError> {
-        match self.value {
-            Value::Bytes { bytes, .. } => Ok(bytes),
+    /// Where the source has the bytes of the field.
+    ///
+    /// # Errors
+    /// The field has another kind of value.
+    pub fn range(&self) -> Result<Range<u64>, WireError> {
+        match &self.value {
+            Value::Bytes(range) => Ok(range.clone()),
             _ => Err(self.wrong_kind("bytes")),
         }
     }
 
-    /// The field's value as text.
-    pub(crate) fn text(&self) -> Result<&'a str, WireError> {
-        std::str::from_utf8(self.bytes()?)
-            .map_err(|_| WireError::InvalidText { number: self.number, offset: self.offset })
-    }
-
     /// The field's value as a message. Counts it, and checks its depth.
-    pub(crate) fn message(&self) -> Result<Message<'a>, WireError> {
-        let Value::Bytes { bytes, start } = self.value else {
+    ///
+    /// # Errors
+    /// The field has another kind of value; there are too many messages, or they are too deep in each other.
+    pub fn message(&self) -> Result<Message<'a, S>, WireError> {
+        let Value::Bytes(range) = &self.value else {
             return Err(self.wrong_kind("a message"));
         };
         let depth = self.depth + 1;
@@ -219,11 +294,38 @@ impl<'a> Field<'a> {
             return Err(WireError::TooMany);
         }
         self.budget.messages.set(messages);
-        Ok(Message { bytes, position: 0, start, depth, budget: self.budget })
+        Ok(Message { depth, ..Message::new(self.source, range.clone(), self.budget) })
+    }
+
+    /// The error of text that is not UTF-8.
+    #[must_use]
+    pub fn invalid_text(&self) -> WireError {
+        WireError::InvalidText { number: self.number, offset: self.offset }
     }
 
     fn wrong_kind(&self, expected: &'static str) -> WireError {
         WireError::WrongKind { number: self.number, offset: self.offset, expected }
+    }
+}
+
+impl<'a> Field<'a> {
+    /// The field's value as bytes.
+    ///
+    /// # Errors
+    /// The field has another kind of value.
+    pub fn bytes(&self) -> Result<&'a [u8], WireError> {
+        let range = self.range()?;
+        let slice = usize::try_from(range.start).ok().zip(usize::try_from(range.end).ok());
+        let bytes = slice.and_then(|(start, end)| self.source.get(start..end));
+        bytes.ok_or(WireError::Truncated { offset: range.start })
+    }
+
+    /// The field's value as text.
+    ///
+    /// # Errors
+    /// The field has another kind of value, or it is not UTF-8.
+    pub fn text(&self) -> Result<&'a str, WireError> {
+        std::str::from_utf8(self.bytes()?).map_err(|_| self.invalid_text())
     }
 }
 
@@ -295,7 +397,10 @@ mod tests {
         let read = |bytes: &[u8]| {
             let mut numbers = Vec::new();
             for field in Message::of_file(bytes, &Budget::default()) {
-                field?.integers(|number| numbers.push(number))?;
+                field?.integers(|number| {
+                    numbers.push(number);
+                    Ok::<_, WireError>(())
+                })?;
             }
             Ok::<_, WireError>(numbers)
         };
