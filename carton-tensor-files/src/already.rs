@@ -12,12 +12,14 @@ use crate::text::shown_names;
 pub(crate) fn quantized_already(source: &TensorSource) -> BTreeMap<&str, &'static str> {
     // A scale belongs to its tensor even if only one of them is asked for.
     let mut already = match source.file() {
-        Some(file) => weights::quantized_already(
-            file.entries().map(|entry| Described { name: entry.name(), dtype: entry.dtype() }),
-        ),
+        Some(file) => weights::quantized_already(file.entries().map(|entry| Described::of(&entry))),
         None => {
             let described = source.tensors().iter();
-            let described = described.map(|listed| Described { name: &listed.name, dtype: listed.element_type });
+            let described = described.map(|listed| Described {
+                name: &listed.name,
+                dtype: listed.element_type,
+                shape: listed.shape.as_deref().unwrap_or_default(),
+            });
             weights::quantized_already(described)
         }
     };

@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::already::{left_as_they_are, quantized_already};
 use crate::error::TensorFilesError;
 use crate::groups::Groups;
+use crate::layout::TensorLayout;
 use crate::metadata::Metadata;
 use crate::metered::metered;
 use crate::plan::{Job, check_output, kind, piece, warn_of_lost, warn_of_version};
@@ -39,13 +40,13 @@ pub struct Written {
     pub warnings: Vec<String>,
 }
 
-/// What happens to quantized groups.
+/// What happens to quantized groups and other quantized tensors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GroupHandling {
     /// They stay quantized groups.
     #[default]
     Kept,
-    /// The float32 numbers that they represent are written.
+    /// The float32 numbers that they represent are written, and the dense tensors that packed ones stand for (spec/packed.md), under their names.
     Numbers,
     /// Groups are made of each int8 matrix `NAME` and its scale `NAME.scale`, with the fewest bits that hold its integers; for zTensor files.
     /// The group multiplies by 1 / scale, rounded to float32.
@@ -96,7 +97,16 @@ pub fn convert(
     if options.selection.only.is_empty() {
         warnings.extend(sources.iter().flat_map(|source| source.not_written()));
     }
-    let mut selected = options.selection.select(sources, &mut warnings)?;
+    let dequantize = options.groups == GroupHandling::Numbers;
+    let mut selected = options.selection.select(sources, dequantize, &mut warnings)?;
+    if dequantize {
+        selected.iter().try_for_each(|one| one.source.expect_dense(&one.listed.name))?;
+        let names = |source: &TensorSource| -> Vec<&str> {
+            let of_source = selected.iter().filter(|one| std::ptr::eq(one.source, source));
+            of_source.map(|one| one.listed.name.as_str()).collect()
+        };
+        warnings.extend(sources.iter().filter_map(|source| source.packed().not_written(&names(source))));
+    }
     let groups = match (options.groups, sources) {
         (GroupHandling::Made, &[source]) => {
             let listed: Vec<&TensorInfo> = selected.iter().map(|one| one.listed).collect();
@@ -107,7 +117,6 @@ pub fn convert(
     };
     selected.retain(|one| !groups.is_scale(&one.listed.name));
     check_names(&selected)?;
-    let dequantize = options.groups == GroupHandling::Numbers;
     let rounding = Roundings::find(sources, options.rounding);
     let mut jobs: Vec<Job<'_>> = Vec::with_capacity(selected.len());
     for one in &selected {
@@ -159,8 +168,8 @@ impl<'a> Roundings<'a> {
 
     /// Rounds the numbers of a tensor, if they are to be rounded.
     fn apply(&self, job: &mut Job<'_>) {
+        let is_quantized = self.scheme(job.source, &job.listed.name).is_some() && !is_dequantized(job);
         let (Some(rounding), PlannedKind::Numbers(dtype, _)) = (self.rounding, &mut job.planned.kind) else { return };
-        let is_quantized = self.scheme(job.source, &job.listed.name).is_some() && !job.dequantize;
         if rounding.applies_to(*dtype) && !is_quantized {
             *dtype = rounding.to.element_type();
             job.rounding = Some(rounding);
@@ -174,12 +183,18 @@ impl<'a> Roundings<'a> {
 
     /// Says which tensors are not rounded because they are quantized already.
     fn left_as_they_are(&self, jobs: &[Job<'a>]) -> Vec<String> {
-        let left = jobs.iter().filter(|job| job.rounding.is_none());
+        let left = jobs.iter().filter(|job| job.rounding.is_none() && !is_dequantized(job));
         let left: BTreeMap<&str, &'static str> = left
             .filter_map(|job| Some((job.listed.name.as_str(), self.scheme(job.source, &job.listed.name)?)))
             .collect();
         left_as_they_are(&left)
     }
+}
+
+/// Whether the numbers of a job are those that quantized ones stand for.
+fn is_dequantized(job: &Job<'_>) -> bool {
+    let is_in_blocks = matches!(job.listed.format, TensorLayout::QuantizedGroup | TensorLayout::Ggml);
+    job.dequantize && (is_in_blocks || job.source.packed_as(&job.listed.name).is_some())
 }
 
 /// What all files of a conversion have in common.

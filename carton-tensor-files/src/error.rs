@@ -12,7 +12,7 @@ use carton_tensor::context::Cancelled;
 use carton_tensor::files::{ElementType, SliceError};
 use carton_tensor::npy::NpyError;
 use carton_tensor::safetensors::SafetensorsError;
-use carton_tensor::weights::{DescriptionError, WeightsError};
+use carton_tensor::weights::{DescriptionError, PackedError, WeightsError};
 use carton_tensor::ztensor::{SparseError, ZTensorError};
 use carton_tensor::ztensor2::ZTensor2Error;
 
@@ -288,6 +288,9 @@ pub enum TensorFilesError {
     /// A text describes no part of a tensor.
     #[error(transparent)]
     Slice(#[from] SliceError),
+    /// A packed tensor is not dequantized (spec/packed.md).
+    #[error(transparent)]
+    Packed(PackedError),
     /// An operation on tensors failed.
     #[error(transparent)]
     Weights(WeightsError),
@@ -317,6 +320,15 @@ impl From<ZTensorError> for TensorFilesError {
 impl From<Cancelled> for TensorFilesError {
     fn from(_: Cancelled) -> Self {
         Self::Interrupted
+    }
+}
+
+impl From<PackedError> for TensorFilesError {
+    fn from(error: PackedError) -> Self {
+        match error {
+            PackedError::File(error) => error.into(),
+            error => Self::Packed(error),
+        }
     }
 }
 
@@ -453,6 +465,7 @@ impl TensorFilesError {
             Self::NoShards { .. } => text("name a file .safetensors"),
             Self::ScaleNameTaken { .. } => text("a quantized tensor has its scale beside it; leave one as it is"),
             Self::NotInGroups { .. } => text("leave it as it is, or make no groups"),
+            Self::Packed(_) => text("leave it out, or convert without dequantizing, which keeps it as it is"),
             Self::OneFits { .. } => text("choose one, or write an .npz file"),
             Self::Folder { found, .. } if found == "no tensor file" => None,
             Self::Folder { .. } => text("name one of its files"),

@@ -24,6 +24,7 @@
 //! - `text`, `error`: names and numbers in messages; why tensors cannot be read or written.
 //! - `location`: what the text of a place names: a tensor file, a carton, one tensor of either. Pure but for the look at what exists.
 //! - `layout`, `tensor_info`: how tensors are stored, and what is known of them without reading their elements.
+//! - `packed`: the dense tensors that several tensors stand for.
 //! - `source`, `metadata`, `open`: what tensors are read from; its metadata; how it is opened.
 //! - `rename`: substitutions in names. Pure.
 //! - `numbers`, `rounded`: tensors of numbers that are written, piece by piece, and rounded on the way.
@@ -46,6 +47,7 @@ mod metadata;
 mod metered;
 mod numbers;
 mod open;
+mod packed;
 mod plan;
 mod quantize;
 mod rename;
@@ -70,6 +72,7 @@ pub use layout::TensorLayout;
 pub use location::TensorLocation;
 pub use metadata::{Metadata, attribute_to_json};
 pub use open::{OpenTensors, open, open_path};
+pub use packed::LogicalTensor;
 pub use quantize::{Loss, QuantizeOptions, QuantizeReport, QuantizedInfo, quantize};
 pub use rename::{Rename, RenameError};
 pub use rounded::Rounding;

@@ -3,8 +3,9 @@
 
 use std::io;
 
-use carton_tensor::any_file::{ElementOrder, Entry};
+use carton_tensor::any_file::{ElementOrder, Entry, TensorFile};
 use carton_tensor::files::{ElementType, RawTensor};
+use carton_tensor::weights::Logical;
 
 use crate::error::TensorFilesError;
 
@@ -87,6 +88,33 @@ impl Numbers for EntryNumbers<'_> {
 
     fn visit(&self, visit: &mut VisitPiece<'_>) -> Result<(), TensorFilesError> {
         self.entry.visit(ElementOrder::C, AT_ONCE, visit)
+    }
+}
+
+/// The numbers that packed tensors of a file stand for.
+pub(crate) struct PackedNumbers<'a> {
+    file: &'a TensorFile,
+    logical: &'a Logical,
+}
+
+impl<'a> PackedNumbers<'a> {
+    /// Takes the numbers of a packed tensor of this file.
+    pub(crate) fn new(file: &'a TensorFile, logical: &'a Logical) -> Self {
+        Self { file, logical }
+    }
+}
+
+impl Numbers for PackedNumbers<'_> {
+    fn dtype(&self) -> ElementType {
+        self.logical.dtype()
+    }
+
+    fn shape(&self) -> &[usize] {
+        self.logical.shape()
+    }
+
+    fn visit(&self, visit: &mut VisitPiece<'_>) -> Result<(), TensorFilesError> {
+        self.logical.visit(self.file, AT_ONCE, visit)
     }
 }
 

@@ -9,7 +9,7 @@ use std::pin::Pin;
 use carton_core::tensor::FileBytes;
 use carton_core::{Carton, Config, Location, Open, Place, file_bytes};
 use carton_tensor::any_file::TensorFile;
-use carton_tensor::checkpoint::FollowLinks;
+use carton_tensor::checkpoint::{FollowLinks, open_beside};
 use carton_tensor::content::Content;
 use carton_tensor::context::CancelToken;
 
@@ -113,7 +113,12 @@ impl OpenTensors {
         blocking(move || {
             let beside = |name: &str| files.open(name).map_err(io::Error::other);
             let file = TensorFile::with_files_beside(bytes, shown.as_str(), beside)?;
-            TensorSource::file_at(file, &shown, part.as_deref())
+            let beside = move |name: &str| match files.open(name) {
+                Ok(bytes) => Ok(Some(bytes)),
+                Err(error) if error.is_not_found() => Ok(None),
+                Err(error) => Err(error.to_string()),
+            };
+            TensorSource::file_at(file, &shown, part.as_deref(), Box::new(beside))
         })
         .await
     }
@@ -183,7 +188,13 @@ pub fn open_path(
         true => TensorFile::map_following(path, links)?,
         false => TensorFile::open_following(path, links)?,
     };
-    TensorSource::file_at(file, &path.display().to_string(), only)
+    let of_file = path.to_path_buf();
+    let beside = move |name: &str| match open_beside(&of_file, name, links) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.to_string()),
+    };
+    TensorSource::file_at(file, &path.display().to_string(), only, Box::new(beside))
 }
 
 /// The checkpoint in a folder: its index, or the only tensor file.

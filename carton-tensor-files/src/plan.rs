@@ -9,7 +9,7 @@ use carton_tensor::ztensor::{Format, Object, Version};
 
 use crate::error::TensorFilesError;
 use crate::layout::TensorLayout;
-use crate::numbers::{EntryNumbers, Numbers};
+use crate::numbers::{EntryNumbers, Numbers, PackedNumbers};
 use crate::rounded::{Rounded, Rounding};
 use crate::sink::{Piece, Planned, PlannedKind};
 use crate::source::{TensorSource, Value};
@@ -91,6 +91,11 @@ pub(crate) fn piece<'a>(
     warnings: &mut Vec<String>,
 ) -> Result<Piece<'a>, TensorFilesError> {
     let (source, listed) = (job.source, job.listed);
+    if job.dequantize
+        && let Some((file, logical)) = source.packed_as(&listed.name)
+    {
+        return Ok(Piece::Numbers(rounded(job, Box::new(PackedNumbers::new(file, logical)))));
+    }
     if let Some(reader) = source.as_ztensor() {
         let object = reader.object(&listed.name)?;
         let becomes_dense = job.dequantize && object.format() == Format::QuantizedGroup;
@@ -110,10 +115,15 @@ pub(crate) fn piece<'a>(
             Value::Nested(_) => return Err(TensorFilesError::UnknownKind { name: shown_name(&listed.name) }),
         },
     };
-    Ok(Piece::Numbers(match job.rounding {
-        Some(rounding) => Box::new(Rounded::new(&listed.name, numbers, rounding)),
+    Ok(Piece::Numbers(rounded(job, numbers)))
+}
+
+/// The numbers, rounded as the job says.
+fn rounded<'a>(job: &Job<'a>, numbers: Box<dyn Numbers + 'a>) -> Box<dyn Numbers + 'a> {
+    match job.rounding {
+        Some(rounding) => Box::new(Rounded::new(&job.listed.name, numbers, rounding)),
         None => numbers,
-    }))
+    }
 }
 
 /// The type of the numbers that reading a tensor of a file gives.

@@ -198,7 +198,7 @@ pub fn quantize(
     let mut planned = Vec::new();
     let mut roles: Vec<(&TensorInfo, Role)> = Vec::new();
     let already = quantized_already(source);
-    for selected in Selection::default().select(&[source], &mut warnings)? {
+    for selected in Selection::default().select(&[source], false, &mut warnings)? {
         let (name, listed) = (selected.name, selected.listed);
         if is_float(listed) && !already.contains_key(name.as_str()) && filter.accepts(&name) {
             let shape = listed.shape.clone().unwrap_or_default();

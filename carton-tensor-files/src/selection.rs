@@ -32,13 +32,14 @@ pub(crate) struct Selected<'a> {
 }
 
 impl Selection {
-    /// Selects tensors of the sources, in their order. Lists of tensors in a carton are left out, because their elements have names of their own.
+    /// Selects tensors of the sources, in their order. If they are dequantized, dense ones stand for those that are packed. Lists of tensors in a carton are left out, because their elements have names of their own.
     ///
     /// # Errors
     /// A pattern is not valid; none of `only` matches; nothing is left.
     pub(crate) fn select<'a>(
         &self,
         sources: &[&'a TensorSource],
+        dequantize: bool,
         warnings: &mut Vec<String>,
     ) -> Result<Vec<Selected<'a>>, TensorFilesError> {
         let only = if self.only.is_empty() { Filter::ALL } else { Filter::any_glob(&self.only)? };
@@ -46,7 +47,7 @@ impl Selection {
         let places = || sources.iter().map(|source| source.place()).collect::<Vec<_>>().join("` or `");
         let mut selected: Vec<Selected<'a>> = Vec::new();
         for source in sources {
-            let listed = source.tensors().iter().filter(|listed| only.accepts(&listed.name));
+            let listed = source.listed(dequantize).iter().filter(|listed| only.accepts(&listed.name));
             selected.extend(listed.map(|listed| Selected { name: self.renamed(&listed.name), source, listed }));
         }
         if selected.is_empty() && !self.only.is_empty() {

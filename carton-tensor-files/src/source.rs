@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use carton_core::Package;
 use carton_core::tensor::FileBytes;
@@ -11,7 +12,7 @@ use carton_tensor::any_file::{ElementOrder, Entry, TensorFile, TensorFileFormat}
 use carton_tensor::context::Context;
 use carton_tensor::files::{RawTensor, Slice};
 use carton_tensor::npy::Array;
-use carton_tensor::weights::{self, Filter, LoadOptions, Statistics};
+use carton_tensor::weights::{self, Filter, LoadOptions, Logical, PackedError, Statistics};
 use carton_tensor::ztensor::{self, Checks};
 use carton_tensor::ztensor2;
 use carton_tensor::{NestedTensor, StringTensor, Tensor};
@@ -19,6 +20,7 @@ use carton_tensor::{NestedTensor, StringTensor, Tensor};
 use crate::checkpoint;
 use crate::error::TensorFilesError;
 use crate::location::{TENSOR_DATA, split_where, tensor_data_part};
+use crate::packed::{Beside, LogicalTensor, PackedTensors};
 use crate::tensor_info::{TensorInfo, of_carton, of_file};
 use crate::text::{shown_name, shown_names};
 
@@ -53,6 +55,12 @@ pub struct TensorSource {
     positions: HashMap<String, usize>,
     /// Whether one tensor was asked for.
     is_one: bool,
+    /// Opens files beside that of the tensors.
+    beside: Beside,
+    /// The packed tensors of the file, once they were asked for.
+    packed: OnceLock<PackedTensors>,
+    /// The tensors, with dense ones for the packed ones, once they were asked for.
+    dense: OnceLock<Vec<TensorInfo>>,
 }
 
 /// A file, with its path or place, or a carton.
@@ -102,8 +110,13 @@ impl TensorSource {
     ///
     /// # Errors
     /// It has no tensor of this name.
-    pub(crate) fn file_at(file: TensorFile, place: &str, only: Option<&str>) -> Result<Self, TensorFilesError> {
-        Self::new(place.to_owned(), Opened::File(Box::new(file), PathBuf::from(place)), only)
+    pub(crate) fn file_at(
+        file: TensorFile,
+        place: &str,
+        only: Option<&str>,
+        beside: Beside,
+    ) -> Result<Self, TensorFilesError> {
+        Self::new(place.to_owned(), Opened::File(Box::new(file), PathBuf::from(place)), only, beside)
     }
 
     /// Takes the tensors of a carton, or with `model/…` as the `part` those of one of its files. With another `part`, takes the tensor with that
@@ -122,22 +135,29 @@ impl TensorSource {
             let beside = |name: &str| bytes_of(&package, &format!("{folder}{name}"));
             let file_place = format!("{place}#{file}");
             let opened = TensorFile::with_files_beside(package.file_bytes(&file)?, file_place.as_str(), beside)?;
-            return Self::file_at(opened, &file_place, only);
+            let (package, folder) = (package.clone(), folder.to_owned());
+            let beside = move |name: &str| match bytes_of(&package, &format!("{folder}{name}")) {
+                Ok(bytes) => Ok(Some(bytes)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+                Err(error) => Err(error.to_string()),
+            };
+            return Self::file_at(opened, &file_place, only, Box::new(beside));
         }
         let only = match part.and_then(tensor_data_part) {
             Some(name) if !is_name => Some(name).filter(|name| !name.is_empty()),
             _ => part,
         };
-        Self::new(format!("{place}#{TENSOR_DATA}"), Opened::Carton(package), only)
+        Self::new(format!("{place}#{TENSOR_DATA}"), Opened::Carton(package), only, Box::new(|_| Ok(None)))
     }
 
-    fn new(place: String, opened: Opened, only: Option<&str>) -> Result<Self, TensorFilesError> {
+    fn new(place: String, opened: Opened, only: Option<&str>, beside: Beside) -> Result<Self, TensorFilesError> {
         let tensors: Vec<TensorInfo> = match &opened {
             Opened::File(file, path) => file.entries().map(|entry| of_file(file, path, &entry)).collect(),
             Opened::Carton(package) => package.tensors().iter().map(|(name, entry)| of_carton(name, entry)).collect(),
         };
         let is_one = only.is_some();
-        let mut source = Self { positions: positions(&tensors), tensors, opened, place, is_one };
+        let (packed, dense) = (OnceLock::new(), OnceLock::new());
+        let mut source = Self { positions: positions(&tensors), tensors, opened, place, is_one, beside, packed, dense };
         if let Some(only) = only {
             source.keep(only)?;
         }
@@ -173,6 +193,7 @@ impl TensorSource {
         }
         self.tensors.retain(|info| info.name == only);
         self.positions = positions(&self.tensors);
+        self.dense = OnceLock::new();
         Ok(())
     }
 
@@ -187,6 +208,7 @@ impl TensorSource {
         let filter = Filter::any_glob(patterns)?;
         self.tensors.retain(|info| filter.accepts(&info.name));
         self.positions = positions(&self.tensors);
+        self.dense = OnceLock::new();
         match self.tensors.is_empty() {
             true => Err(TensorFilesError::NoneMatches { place: self.place.clone(), patterns: patterns.to_vec() }),
             false => Ok(()),
@@ -197,6 +219,42 @@ impl TensorSource {
     #[must_use]
     pub fn tensors(&self) -> &[TensorInfo] {
         &self.tensors
+    }
+
+    /// The tensors as they are written: with dense ones in the place of packed ones, if these are dequantized.
+    pub(crate) fn listed(&self, dequantize: bool) -> &[TensorInfo] {
+        match dequantize {
+            true => self.dense.get_or_init(|| self.packed().dense(&self.tensors)),
+            false => &self.tensors,
+        }
+    }
+
+    /// The packed tensors of the file, which are found when this is first called.
+    pub(crate) fn packed(&self) -> &PackedTensors {
+        self.packed.get_or_init(|| self.file().map(|file| PackedTensors::find(file, &self.beside)).unwrap_or_default())
+    }
+
+    /// The packed tensor whose dense one has this name, and its file.
+    pub(crate) fn packed_as(&self, name: &str) -> Option<(&TensorFile, &Logical)> {
+        Some((self.file()?, self.packed().of_name(name)?))
+    }
+
+    /// Refuses a tensor that should be made dense, and cannot be.
+    pub(crate) fn expect_dense(&self, name: &str) -> Result<(), PackedError> {
+        self.packed().expect_dense(name)
+    }
+
+    /// Describes the dense tensor that the tensor of this name stands for, together with others that belong to it (spec/packed.md). The first call reads what the
+    /// model's configuration beside the file says of quantization, if the file has such tensors, and tensors that describe others.
+    #[must_use]
+    pub fn logical(&self, name: &str) -> Option<LogicalTensor> {
+        self.packed().logical(name)
+    }
+
+    /// Whether the tensor of this name belongs to one that [`logical`](Self::logical) describes.
+    #[must_use]
+    pub fn is_packed_part(&self, name: &str) -> bool {
+        self.packed().is_part(name)
     }
 
     /// The one tensor, where its name says nothing: one tensor was asked for, or the file is an .npy file, which has no name for it.

@@ -107,6 +107,25 @@ pub(crate) fn of_file(file: &TensorFile, path: &Path, entry: &Entry<'_>) -> Tens
     }
 }
 
+/// Describes a dense tensor of numbers.
+pub(crate) fn dense_info(name: &str, dtype: ElementType, shape: &[usize]) -> TensorInfo {
+    let bytes = element_count(shape).and_then(|n_elements| dtype.n_bytes(n_elements));
+    TensorInfo {
+        name: name.to_owned(),
+        dtype: Some(dtype.name().to_owned()),
+        shape: Some(shape.to_vec()),
+        bytes: bytes.map(|bytes| bytes as u64),
+        stored: None,
+        format: TensorLayout::Dense,
+        encoding: None,
+        digest: None,
+        unusable: None,
+        element_type: Some(dtype),
+        is_object: false,
+        not_in_1_1: None,
+    }
+}
+
 /// Describes a tensor of a carton.
 pub(crate) fn of_carton(name: &str, entry: &TensorEntry) -> TensorInfo {
     let nothing = TensorInfo {

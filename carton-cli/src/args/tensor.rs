@@ -382,7 +382,10 @@ pub(crate) struct TensorConvertArgs {
     #[command(flatten)]
     pub(crate) dense: DenseArgs,
 
-    /// Write the float32 numbers that the quantized groups of a .zt file, or the blocks of a .gguf file, represent
+    /// Write the numbers that quantized tensors stand for: groups of a .zt file, blocks of a .gguf file, GPTQ, AWQ, FP8 and others
+    ///
+    /// Several tensors that a library of quantization stores for one, which `tensor ls` shows, become that one, in the type that the library computes.
+    /// --only, --exclude and --rename then see its name. The numbers of groups and blocks are float32.
     #[arg(long)]
     pub(crate) dequantize: bool,
 

@@ -473,7 +473,7 @@ def convert(
         dtype: The type that floats are rounded to, to the nearest number. Integers stay, and what is quantized already.
         saturate: Whether numbers beyond the largest one of `dtype` become that. Otherwise they are an error.
         groups: What happens to the quantized groups of zTensor files: they are `kept`; the float32 `numbers` that they, and blocks of GGUF, represent are
-            written; or groups are `made` of each int8 matrix `NAME` and its scale `NAME.scale`.
+            written, and the dense tensors that packed ones of GPTQ, AWQ, FP8 and others stand for, under their own names; or groups are `made` of each int8 matrix `NAME` and its scale `NAME.scale`.
         shard_size: The most bytes of tensors in a file, for safetensors: more become several files and their index, as transformers writes them.
         metadata: Texts by name, in place of those of the same name.
         keep_metadata: Whether the metadata of the places is written.

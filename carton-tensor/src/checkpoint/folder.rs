@@ -100,6 +100,14 @@ impl Folder {
     }
 }
 
+/// Opens the file of a name beside another one on this machine, following the links that `links` says.
+///
+/// # Errors
+/// IO; [`UnusableFile`] as an [`io::Error`].
+pub fn open_beside(file: &Path, name: &str, links: FollowLinks) -> io::Result<FileBytes> {
+    Folder::of(file, links)?.open(name, |path| FileBytes::open(path))
+}
+
 /// Follows the links from a name in a canonical folder to the file. Returns the owner of the first link that neither this process's user nor
 /// the superuser made. All links are looked at, because one of the user's may lead into a folder of somebody else who has another one there.
 #[cfg(unix)]

@@ -12,6 +12,6 @@ mod sharded;
 
 pub use error::ShardedError;
 pub(crate) use folder::Folder;
-pub use folder::{FollowLinks, UnusableFile};
+pub use folder::{FollowLinks, UnusableFile, open_beside};
 pub use shard::{Shard, ShardKind};
 pub use sharded::Sharded;

@@ -63,7 +63,7 @@ pub fn load_quantized(
     let is_verified = |entry: &Entry<'_>| options.verify && entry.has_digest();
     let n_verified = entries.iter().filter(|entry| is_verified(entry)).count();
     // A scale belongs to its tensor even if one of them is filtered out.
-    let already = quantized_already(file.entries().map(|entry| Described { name: entry.name(), dtype: entry.dtype() }));
+    let already = quantized_already(file.entries().map(|entry| Described::of(&entry)));
     let (floats, others): (Vec<Entry<'_>>, Vec<Entry<'_>>) =
         entries.into_iter().partition(|entry| is_quantizable(entry) && !already.contains_key(entry.name()));
 

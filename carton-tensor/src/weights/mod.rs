@@ -10,6 +10,7 @@ mod load;
 mod load_quantized;
 mod merge;
 mod options;
+mod packed;
 mod pieces;
 mod quantization_error;
 mod quantize;
@@ -28,6 +29,7 @@ pub use load::{TensorMetadata, Weights, file_size, load, load_file, load_metadat
 pub use load_quantized::{QuantizedWeights, load_quantized};
 pub use merge::merge;
 pub use options::{LoadOptions, LoaderStatistics, Placement};
+pub use packed::{Logical, Packed, PackedError, QuantizationConfig, has_packed, packed, packed_of};
 pub use quantization_error::QuantizationError;
 pub use quantize::{QuantizeOptions, QuantizedTensor, quantize, quantize_all};
 pub use quantize_groups::{QuantizedMatrix, quantize_groups};

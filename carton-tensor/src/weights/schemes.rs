@@ -1,8 +1,9 @@
 //! Recognizes tensors that are quantized already, by this library or by others, and the scales and tables that belong to them
-//! (spec/weights.md §2.3). Pure: names, element types and shapes in.
+//! (spec/weights.md §2.3, spec/packed.md §1). Pure: names, element types and shapes in.
 //!
 //! Such tensors are left as they are. Quantizing them again loses precision, and the programs that know the scheme would no longer find
-//! what they need: an `int8` tensor where they expect scales is a wrong answer without an error.
+//! what they need: an `int8` tensor where they expect scales is a wrong answer without an error. `packed` describes what the tensors of a
+//! group stand for together.
 
 use std::collections::BTreeMap;
 
@@ -17,6 +18,8 @@ enum Base {
     Words,
     /// Numbers of 8 bits or fewer, or bytes that hold several.
     Small,
+    /// Any of these.
+    IntegersOrSmall,
 }
 
 impl Base {
@@ -25,13 +28,54 @@ impl Base {
             Self::Integers => is_integer(dtype),
             Self::Words => dtype == ElementType::Uint32,
             Self::Small => is_small(dtype),
+            Self::IntegersOrSmall => is_integer(dtype) || is_small(dtype),
         }
     }
 }
 
+/// A family of schemes, whose tensors have the same names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Family {
+    GptqOrAwq,
+    Marlin,
+    Bitsandbytes,
+    CompressedTensors,
+    Hqq,
+    Aqlm,
+    Exl2,
+    Mlx,
+    Quanto,
+    Torchao,
+    /// MXFP4 as GPT-OSS stores it.
+    Blocks,
+    /// FP8, MX, NVFP4, and int8 of other libraries.
+    Small,
+}
+
+impl Family {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::GptqOrAwq | Self::Marlin => "GPTQ or AWQ",
+            Self::Bitsandbytes => "bitsandbytes",
+            Self::CompressedTensors => "compressed-tensors",
+            Self::Hqq => "HQQ",
+            Self::Aqlm => "AQLM",
+            Self::Exl2 => "EXL2",
+            Self::Mlx => "MLX",
+            Self::Quanto => "quanto",
+            Self::Torchao => "torchao",
+            Self::Blocks => "MXFP4",
+            Self::Small => "8 bits or fewer",
+        }
+    }
+}
+
+/// What [`quantized_already`] calls floats of 8 bits or fewer that have no scales.
+pub const WITHOUT_SCALES: &str = "8 bits or fewer, without scales";
+
 /// A scheme that stores a layer as several tensors, whose names differ in their last part.
 struct Scheme {
-    name: &'static str,
+    family: Family,
     /// The last part of the name of the tensor that holds the quantized numbers.
     base: &'static str,
     is_stored_as: Base,
@@ -39,23 +83,22 @@ struct Scheme {
     companions: &'static [&'static str],
 }
 
-const GPTQ: &str = "GPTQ or AWQ";
-const BITSANDBYTES: &str = "bitsandbytes";
-const SMALL: &str = "8 bits or fewer";
-/// What [`quantized_already`] calls floats of 8 bits or fewer that have no scales.
-pub const WITHOUT_SCALES: &str = "8 bits or fewer, without scales";
-
-const SCHEMES: [Scheme; 10] = [
+const SCHEMES: [Scheme; 11] = [
     Scheme {
-        name: GPTQ,
+        family: Family::GptqOrAwq,
         base: "qweight",
         is_stored_as: Base::Integers,
         companions: &["scales", "qzeros", "zeros", "g_idx"],
     },
-    Scheme { name: GPTQ, base: "B", is_stored_as: Base::Integers, companions: &["s"] },
-    Scheme { name: BITSANDBYTES, base: "weight", is_stored_as: Base::Small, companions: &["SCB"] },
+    Scheme { family: Family::Marlin, base: "B", is_stored_as: Base::Integers, companions: &["s"] },
     Scheme {
-        name: "compressed-tensors",
+        family: Family::Bitsandbytes,
+        base: "weight",
+        is_stored_as: Base::Small,
+        companions: &["SCB", "weight_format"],
+    },
+    Scheme {
+        family: Family::CompressedTensors,
         base: "weight_packed",
         is_stored_as: Base::Integers,
         companions: &[
@@ -63,19 +106,30 @@ const SCHEMES: [Scheme; 10] = [
             "weight_zero_point",
             "weight_global_scale",
             "weight_g_idx",
+            "weight_shape",
             "input_scale",
             "input_zero_point",
             "input_global_scale",
         ],
     },
-    Scheme { name: "HQQ", base: "W_q", is_stored_as: Base::Integers, companions: &["scale", "zero"] },
-    Scheme { name: "AQLM", base: "codes", is_stored_as: Base::Integers, companions: &["codebooks", "scales"] },
-    Scheme { name: "EXL2", base: "q_weight", is_stored_as: Base::Integers, companions: &["q_scale", "q_scale_max"] },
-    Scheme { name: "MLX", base: "weight", is_stored_as: Base::Words, companions: &["scales", "biases"] },
-    Scheme { name: "quanto", base: "_data", is_stored_as: Base::Small, companions: &["_scale", "_shift"] },
-    // FP8, MX, NVFP4, and int8 of other libraries.
+    Scheme { family: Family::Hqq, base: "W_q", is_stored_as: Base::Integers, companions: &["scale", "zero"] },
+    Scheme { family: Family::Aqlm, base: "codes", is_stored_as: Base::Integers, companions: &["codebooks", "scales"] },
     Scheme {
-        name: SMALL,
+        family: Family::Exl2,
+        base: "q_weight",
+        is_stored_as: Base::Integers,
+        companions: &["q_scale", "q_scale_max"],
+    },
+    Scheme { family: Family::Mlx, base: "weight", is_stored_as: Base::Words, companions: &["scales", "biases"] },
+    Scheme { family: Family::Quanto, base: "_data", is_stored_as: Base::Small, companions: &["_scale", "_shift"] },
+    Scheme {
+        family: Family::Torchao,
+        base: "_weight_qdata",
+        is_stored_as: Base::IntegersOrSmall,
+        companions: &["_weight_scale", "_weight_zero_point"],
+    },
+    Scheme {
+        family: Family::Small,
         base: "weight",
         is_stored_as: Base::Small,
         companions: &[
@@ -99,6 +153,9 @@ const SCHEMES: [Scheme; 10] = [
         ],
     },
 ];
+
+/// The end of the name of a tensor of bytes that hold blocks, and that of its scales.
+const BLOCKS: (&str, &str) = ("_blocks", "_scales");
 
 /// What the whole name of a tensor of 8 bits or fewer is followed by in the names of its scales and offsets.
 const OF_SMALL: [&str; 10] = [
@@ -127,6 +184,30 @@ pub struct Described<'a> {
     pub name: &'a str,
     /// The element type; `None` if the entry is not a tensor of numbers.
     pub dtype: Option<ElementType>,
+    /// The dimensions.
+    pub shape: &'a [usize],
+}
+
+/// Tensors by their names.
+pub(super) type ByName<'a> = BTreeMap<&'a str, Described<'a>>;
+
+/// The tensors that belong to a quantized one, which the map of groups names.
+#[derive(Debug)]
+pub(super) struct Group<'a> {
+    pub(super) family: Family,
+    /// Their names, in alphabetical order.
+    pub(super) parts: Vec<&'a str>,
+}
+
+/// Returns the groups of tensors that are one quantized tensor, by the name of the tensor that holds the quantized numbers.
+pub(super) fn groups<'a>(tensors: &ByName<'a>) -> BTreeMap<&'a str, Group<'a>> {
+    let mut groups: BTreeMap<&str, Group<'_>> = BTreeMap::new();
+    for &name in tensors.keys() {
+        if let Some((base, family)) = base_of(name, tensors) {
+            groups.entry(base).or_insert(Group { family, parts: Vec::new() }).parts.push(name);
+        }
+    }
+    groups
 }
 
 /// Returns the tensors that are quantized already and those that belong to them, each with the name of the scheme.
@@ -135,46 +216,51 @@ pub struct Described<'a> {
 /// use carton_tensor::files::ElementType;
 /// use carton_tensor::weights::{Described, quantized_already};
 /// let tensors = [
-///     Described { name: "q_proj.qweight", dtype: Some(ElementType::Int32) },
-///     Described { name: "q_proj.scales", dtype: Some(ElementType::Float16) },
-///     Described { name: "norm.weight", dtype: Some(ElementType::Float16) },
+///     Described { name: "q_proj.qweight", dtype: Some(ElementType::Int32), shape: &[512, 4096] },
+///     Described { name: "q_proj.scales", dtype: Some(ElementType::Float16), shape: &[32, 4096] },
+///     Described { name: "norm.weight", dtype: Some(ElementType::Float16), shape: &[4096] },
 /// ];
 /// let already = quantized_already(tensors);
 /// assert_eq!(already.into_iter().collect::<Vec<_>>(), [("q_proj.qweight", "GPTQ or AWQ"), ("q_proj.scales", "GPTQ or AWQ")]);
 /// ```
 pub fn quantized_already<'a>(tensors: impl IntoIterator<Item = Described<'a>>) -> BTreeMap<&'a str, &'static str> {
-    let tensors: BTreeMap<&str, Option<ElementType>> =
-        tensors.into_iter().map(|tensor| (tensor.name, tensor.dtype)).collect();
+    let tensors: ByName<'a> = tensors.into_iter().map(|tensor| (tensor.name, tensor)).collect();
     let mut already = BTreeMap::new();
-    for (&name, &dtype) in &tensors {
-        if let Some((base, scheme)) = base_of(name, &tensors) {
-            already.insert(name, scheme);
-            already.entry(base).or_insert(scheme);
-        } else if dtype.is_some_and(|dtype| dtype.is_float() && is_small(dtype)) {
+    for (base, group) in groups(&tensors) {
+        already.extend(group.parts.into_iter().map(|part| (part, group.family.name())));
+        already.entry(base).or_insert(group.family.name());
+    }
+    for (&name, tensor) in &tensors {
+        if tensor.dtype.is_some_and(|dtype| dtype.is_float() && is_small(dtype)) {
             already.entry(name).or_insert(WITHOUT_SCALES);
         }
     }
     already
 }
 
-/// Returns the quantized tensor that this one belongs to by its name, and the scheme.
-fn base_of<'a>(name: &'a str, tensors: &BTreeMap<&'a str, Option<ElementType>>) -> Option<(&'a str, &'static str)> {
-    let find = |base: &str| tensors.get_key_value(base).and_then(|(&base, &dtype)| Some((base, dtype?)));
+/// Returns the quantized tensor that this one belongs to by its name, and the family of schemes.
+fn base_of<'a>(name: &'a str, tensors: &ByName<'a>) -> Option<(&'a str, Family)> {
+    let find = |base: &str| tensors.get(base).and_then(|tensor| Some((tensor.name, tensor.dtype?)));
     let tables = OF_BITSANDBYTES.into_iter().find_map(|suffix| name.strip_suffix(suffix));
     if let Some((base, _)) = tables.or_else(|| Some(name.split_once(QUANT_STATE)?.0)).and_then(find) {
-        return Some((base, BITSANDBYTES));
+        return Some((base, Family::Bitsandbytes));
+    }
+    if let Some(tensor) = name.strip_suffix(BLOCKS.1)
+        && let Some((base, ElementType::Uint8)) = find(&format!("{tensor}{}", BLOCKS.0))
+    {
+        return Some((base, Family::Blocks));
     }
     // A tensor outside of a layer has a name of one part.
     let (layer, part) = name.rfind('.').map_or(("", name), |dot| name.split_at(dot + 1));
     let of_layer = |scheme: &Scheme| {
         let is_companion = scheme.companions.contains(&part);
         let (base, dtype) = find(&format!("{layer}{}", scheme.base)).filter(|_| is_companion)?;
-        scheme.is_stored_as.is(dtype).then_some((base, scheme.name))
+        scheme.is_stored_as.is(dtype).then_some((base, scheme.family))
     };
     let of_tensor = || {
         let bases = OF_SMALL.into_iter().filter_map(|suffix| name.strip_suffix(suffix)).filter_map(find);
         let mut small = bases.filter(|(_, dtype)| is_small(*dtype));
-        small.next().map(|(base, _)| (base, SMALL))
+        small.next().map(|(base, _)| (base, Family::Small))
     };
     SCHEMES.iter().find_map(of_layer).or_else(of_tensor)
 }
@@ -198,9 +284,13 @@ mod tests {
 
     use super::*;
 
+    const GPTQ: &str = Family::GptqOrAwq.name();
+    const BITSANDBYTES: &str = Family::Bitsandbytes.name();
+    const SMALL: &str = Family::Small.name();
+
     /// Checks that of these tensors exactly those with a scheme are quantized already.
     fn check(tensors: &[(&str, ElementType, Option<&str>)]) {
-        let described = tensors.iter().map(|(name, dtype, _)| Described { name, dtype: Some(*dtype) });
+        let described = tensors.iter().map(|(name, dtype, _)| Described { name, dtype: Some(*dtype), shape: &[] });
         let expected: BTreeMap<&str, &str> =
             tensors.iter().filter_map(|(name, _, scheme)| Some((*name, (*scheme)?))).collect();
         assert_eq!(quantized_already(described), expected);
@@ -231,11 +321,15 @@ mod tests {
             ("fc.weight", BFloat16, Some(BITSANDBYTES)),
             ("fc.weight.quant_state.bitsandbytes__fp4", Uint8, Some(BITSANDBYTES)),
         ]);
-        check(&[("fc.weight", Int8, Some(BITSANDBYTES)), ("fc.SCB", Float32, Some(BITSANDBYTES))]);
+        check(&[
+            ("fc.weight", Int8, Some(BITSANDBYTES)),
+            ("fc.SCB", Float32, Some(BITSANDBYTES)),
+            ("fc.weight_format", Uint8, Some(BITSANDBYTES)),
+        ]);
         check(&[
             ("q.weight_packed", Int32, Some("compressed-tensors")),
             ("q.weight_scale", BFloat16, Some("compressed-tensors")),
-            ("q.weight_shape", Int64, None),
+            ("q.weight_shape", Int64, Some("compressed-tensors")),
             ("q.input_global_scale", Float32, Some("compressed-tensors")),
         ]);
         check(&[
@@ -247,6 +341,12 @@ mod tests {
         check(&[("q.W_q", Uint8, Some("HQQ")), ("q.scale", Float16, Some("HQQ")), ("q.zero", Float16, Some("HQQ"))]);
         check(&[("q.q_weight", Int32, Some("EXL2")), ("q.q_scale_max", Float16, Some("EXL2"))]);
         check(&[("w._data", Int8, Some("quanto")), ("w._scale", Float16, Some("quanto"))]);
+        check(&[("q._weight_qdata", Int8, Some("torchao")), ("q._weight_scale", Float32, Some("torchao"))]);
+        check(&[
+            ("mlp.down_proj_blocks", Uint8, Some("MXFP4")),
+            ("mlp.down_proj_scales", Uint8, Some("MXFP4")),
+            ("mlp.down_proj_bias", BFloat16, None),
+        ]);
     }
 
     #[test]
@@ -284,6 +384,7 @@ mod tests {
         check(&[("q.qweight", Float32, None), ("q.scales", Float32, None)]);
         check(&[("scales", Float32, None), ("absmax", Float32, None), (".absmax", Float32, None)]);
         check(&[("w", Int32, None), ("w.scale", Float32, None)]);
+        check(&[("w_blocks", Float32, None), ("w_scales", Uint8, None)]);
         check(&[("mask", Bool, None), ("mask.scale", Float32, None)]);
         check(&[("weight", Int8, None), ("other.weight_scale", Float32, None)]);
         check(&[]);

@@ -1,13 +1,16 @@
 //! `carton tensor ls`: lists tensors, without reading their elements.
 
+use std::collections::BTreeMap;
+
 use carton_tensor::ztensor::Attribute;
-use carton_tensor_files::{TensorFilesError, TensorInfo, attribute_to_json};
+use carton_tensor_files::{LogicalTensor, TensorInfo, TensorSource, attribute_to_json};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::Context;
 use crate::args::{DenseArgs, TensorLsArgs};
 use crate::failure::{Exit, Failure};
+use crate::interrupt;
 use crate::output::{Align, Output, Role, Table};
 use crate::text::{byte_size, count, large_count, one_line, shortened};
 
@@ -22,30 +25,41 @@ struct Listing<'a> {
     metadata: Map<String, Value>,
 }
 
-/// A tensor, and its attributes in a zTensor file.
+/// A tensor, its attributes in a zTensor file, and the dense tensor that it stands for.
 #[derive(Serialize)]
 struct Described<'a> {
     #[serde(flatten)]
     listed: &'a TensorInfo,
     #[serde(skip_serializing_if = "Map::is_empty")]
     attributes: Map<String, Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    logical: Option<LogicalTensor>,
 }
 
 pub(super) async fn run(arguments: TensorLsArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
     let nothing = DenseArgs { max_dense: None };
     let source = super::open_some(arguments.source, arguments.only, nothing, context).await?;
+    // The first look at packed tensors may read files.
+    let source = interrupt::blocking(move |_| {
+        source.tensors().iter().take(1).for_each(|listed| drop(source.logical(&listed.name)));
+        Ok(source)
+    })
+    .await?;
     let mut metadata = source.metadata()?;
     metadata.extend(source.long_arrays());
     let attributes = |listed: &TensorInfo| source.attributes(&listed.name);
     if output.is_json() {
-        let describe = |listed| Ok(Described { listed, attributes: metadata_object(&attributes(listed)?) });
-        let tensors = source.tensors().iter().map(describe).collect::<Result<_, TensorFilesError>>()?;
+        let mut tensors = Vec::with_capacity(source.tensors().len());
+        for listed in source.tensors() {
+            let attributes = metadata_object(&attributes(listed)?);
+            tensors.push(Described { listed, attributes, logical: source.logical(&listed.name) });
+        }
         let metadata = metadata_object(metadata.iter().map(|(key, value)| (key, value)));
         output.json(&Listing { tensors, parameters: source.n_elements(), metadata })?;
         return Ok(Exit::Ok);
     }
-    let mut text = table(source.tensors(), output);
+    let mut text = table(&source, output);
     text.push_str(&described("metadata", metadata.iter().map(|(key, value)| (key, value)), output));
     for listed in source.tensors() {
         text.push_str(&described(&format!("attributes of {}", listed.name), &attributes(listed)?, output));
@@ -56,6 +70,9 @@ pub(super) async fn run(arguments: TensorLsArgs, context: &Context<'_>) -> Resul
             output.note(&one_line(&format!("`{}` cannot be read: {reason}", listed.name)));
         }
     }
+    for note in not_dequantized(&source) {
+        output.note(&one_line(&note));
+    }
     output.note(&format!(
         "{}, {}, {}",
         count(source.tensors().len(), "tensor"),
@@ -65,26 +82,67 @@ pub(super) async fn run(arguments: TensorLsArgs, context: &Context<'_>) -> Resul
     Ok(Exit::Ok)
 }
 
-fn table(tensors: &[TensorInfo], output: &Output) -> String {
+/// Says for each reason which packed tensors are not dequantized.
+fn not_dequantized(source: &TensorSource) -> Vec<String> {
+    let mut reasons: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for listed in source.tensors() {
+        if let Some(reason) = source.logical(&listed.name).and_then(|logical| logical.reason) {
+            reasons.entry(reason).or_default().push(&listed.name);
+        }
+    }
+    let note = |(reason, names): (String, Vec<&str>)| {
+        let more = match names.len() {
+            0 | 1 => String::new(),
+            2 => " and another one are".to_owned(),
+            several => format!(" and {} others are", several - 1),
+        };
+        let first = names.first().copied().unwrap_or_default();
+        let are = if more.is_empty() { " is" } else { "" };
+        format!("`{first}`{more}{are} not dequantized: {reason}")
+    };
+    reasons.into_iter().map(note).collect()
+}
+
+/// `GPTQ 4 bit, float16 [4096, 4096]`, or the scheme alone.
+fn stands_for(logical: &LogicalTensor) -> String {
+    match (&logical.dtype, &logical.shape) {
+        (Some(dtype), Some(dimensions)) => format!("{}, {dtype} {}", logical.scheme, shape(Some(dimensions))),
+        _ => logical.scheme.clone(),
+    }
+}
+
+fn table(source: &TensorSource, output: &Output) -> String {
+    let tensors = source.tensors();
+    // Only where a tensor stands for a dense one.
+    let logical: Vec<Option<LogicalTensor>> = tensors.iter().map(|tensor| source.logical(&tensor.name)).collect();
+    let is_packed = logical.iter().any(Option::is_some);
     let text = |text: Option<&str>| text.unwrap_or("-").to_owned();
     let number = |number: Option<u64>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
-    let mut table =
-        Table::new(&[Align::Left, Align::Left, Align::Right, Align::Right, Align::Left, Align::Left, Align::Left]);
-    table.row(["DTYPE", "SHAPE", "BYTES", "STORED", "ENCODING", "FORMAT", "NAME"]);
-    for tensor in tensors {
+    let left = [Align::Left; 4];
+    let mut table = Table::new(
+        &[&[Align::Left, Align::Left, Align::Right, Align::Right], &left[usize::from(!is_packed)..]].concat(),
+    );
+    let headings = ["DTYPE", "SHAPE", "BYTES", "STORED", "ENCODING", "FORMAT", "STANDS FOR", "NAME"];
+    table.row(headings.into_iter().filter(|heading| is_packed || *heading != "STANDS FOR"));
+    for (tensor, logical) in tensors.iter().zip(&logical) {
         let encoding = match &tensor.digest {
             Some(digest) => format!("{}, {digest}", tensor.encoding.unwrap_or("-")),
             None => text(tensor.encoding),
         };
-        table.row([
+        let stands_for = match logical {
+            Some(logical) => stands_for(logical),
+            None if source.is_packed_part(&tensor.name) => "(a part)".to_owned(),
+            None => "-".to_owned(),
+        };
+        let cells = [
             text(tensor.dtype.as_deref()),
             shape(tensor.shape.as_deref()),
             number(tensor.bytes),
             number(tensor.stored),
             encoding,
             tensor.format.name().to_owned(),
-            tensor.name.clone(),
-        ]);
+        ];
+        table.row(cells.into_iter().chain(is_packed.then_some(stands_for)).chain([tensor.name.clone()]));
     }
     table.lines(&|row, _, cell| if row == 0 { output.paint(Role::Heading, &cell) } else { cell })
 }

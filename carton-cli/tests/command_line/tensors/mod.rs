@@ -12,6 +12,7 @@ mod ls;
 mod memory;
 mod onnx;
 mod other_files;
+mod packed;
 mod peers;
 mod quantize;
 mod quantize_validate;
