@@ -2,7 +2,7 @@
 
 use carton_tensor::weights::DescriptionError;
 use carton_tensor::ztensor::{SparseError, ZTensorError};
-use carton_tensor_files::{Remedy, TensorFilesError};
+use carton_tensor_files::{MergeError, Remedy, TensorFilesError};
 
 use crate::failure::{Exit, Failure};
 use crate::hints;
@@ -26,6 +26,15 @@ impl From<TensorFilesError> for Failure {
             | OneFits { .. }
             | NotOne { .. }
             | TensorFilesError::Slice(_)) => Self::usage(error),
+            TensorFilesError::Merge(MergeError::NoOption { option, method }) => {
+                Self::usage(format!("--{option} is no option of --method {method}"))
+            }
+            TensorFilesError::Merge(MergeError::NeedsOption { option, method }) => {
+                Self::usage(format!("--method {method} needs --{option}"))
+            }
+            error @ TensorFilesError::Merge(
+                MergeError::Method(_) | MergeError::OneModel { .. } | MergeError::Scales { .. },
+            ) => Self::usage(error),
             // A file that cannot be used is no wrong argument.
             error @ TensorFilesError::Description(DescriptionError::Io { .. } | DescriptionError::File { .. }) => {
                 Self::new(error)

@@ -101,6 +101,8 @@ fn _carton(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(dlpack::to_dlpack, module)?)?;
     module.add_function(wrap_pyfunction!(tensor_files::tensor_convert, module)?)?;
     module.add_function(wrap_pyfunction!(tensor_files::tensor_diff, module)?)?;
+    module.add_function(wrap_pyfunction!(tensor_files::tensor_merge, module)?)?;
+    module.add_function(wrap_pyfunction!(tensor_files::tensor_merge_adapters, module)?)?;
     module.add_function(wrap_pyfunction!(tensor_files::tensor_quantize, module)?)?;
     module.add_function(wrap_pyfunction!(tensor_files::tensor_save, module)?)?;
     module.add_function(wrap_pyfunction!(tensor_files::tensor_validate, module)?)?;

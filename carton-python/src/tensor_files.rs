@@ -11,9 +11,10 @@ use carton_tensor::files::{ElementType, RawTensor, SharedBytes, Slice};
 use carton_tensor::weights::{FloatType, Granularity};
 use carton_tensor::ztensor::{DigestAlgorithm, Version};
 use carton_tensor_files::{
-    ConvertOptions, DiffOptions, GroupHandling, OpenTensors, QuantizeOptions, RenameError, Rounding, TensorFilesError,
-    TensorInfo, TensorLocation, TensorSource, Value, Verification, WriteOptions, ZtensorVersion, convert, description,
-    diff, open, open_path, quantize, save, validate, verify,
+    AdapterOptions, ConvertOptions, DiffOptions, GroupHandling, MergeOptions, MethodKind, OpenTensors, QuantizeOptions,
+    RenameError, Rounding, TensorFilesError, TensorInfo, TensorLocation, TensorSource, Value, Verification,
+    VerifyOptions, WriteOptions, ZtensorVersion, convert, description, diff, merge, merge_adapters, open, open_path,
+    quantize, save, validate, verify, with_scales,
 };
 use numpy::PyReadonlyArray1;
 use pyo3::exceptions::{PyIndexError, PyKeyError};
@@ -258,16 +259,7 @@ impl Converting {
             let rename = rename.parse().map_err(|error: RenameError| errors::invalid(py, &error.to_string()))?;
             options.selection.rename.push(rename);
         }
-        let to = match self.dtype.as_deref() {
-            None => None,
-            Some("bfloat16" | "bf16") => Some(FloatType::BFloat16),
-            Some("float16" | "f16") => Some(FloatType::Float16),
-            Some("float32" | "f32") => Some(FloatType::Float32),
-            Some("float8_e4m3fn" | "f8_e4m3fn") => Some(FloatType::Float8E4m3Fn),
-            Some(other) => {
-                return Err(refused("dtype", other, "`bfloat16`, `float16`, `float32` or `float8_e4m3fn`"));
-            }
-        };
+        let to = float_type(py, self.dtype.as_deref())?;
         options.rounding = to.map(|to| Rounding { to, saturate: self.saturate });
         options.shard_size = self.shard_size;
         options.metadata.set = self.metadata;
@@ -289,6 +281,45 @@ pub(crate) fn tensor_convert(
 ) -> PyResult<String> {
     let mut options = converting.options(py)?;
     options.write = storing.options(py)?;
+    on_sources(py, origins, progress, move |sources, context| {
+        options.write = options.write.context(context);
+        convert(&sources.iter().collect::<Vec<_>>(), &output.0, &options)
+    })
+}
+
+/// How models are merged: `method`, `weights`, `normalize`, `t`, `lambda`, and the dtype that is written.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Merging {
+    method: String,
+    weights: Vec<f64>,
+    normalize: Option<bool>,
+    t: Option<f64>,
+    lambda: Option<f64>,
+    dtype: Option<String>,
+}
+
+fn float_type(py: Python<'_>, dtype: Option<&str>) -> PyResult<Option<FloatType>> {
+    Ok(match dtype {
+        None => None,
+        Some("bfloat16" | "bf16") => Some(FloatType::BFloat16),
+        Some("float16" | "f16") => Some(FloatType::Float16),
+        Some("float32" | "f32") => Some(FloatType::Float32),
+        Some("float8_e4m3fn" | "f8_e4m3fn") => Some(FloatType::Float8E4m3Fn),
+        Some(other) => {
+            let text = format!("dtype is `{other}`, expected `bfloat16`, `float16`, `float32` or `float8_e4m3fn`");
+            return Err(errors::invalid(py, &text));
+        }
+    })
+}
+
+/// Opens all origins, does `work` on a thread of the runtime, and returns its result as JSON.
+fn on_sources<T: Serialize + Send + 'static>(
+    py: Python<'_>,
+    origins: Vec<Origin>,
+    progress: Option<Py<PyAny>>,
+    work: impl FnOnce(Vec<TensorSource>, Context) -> Result<T, TensorFilesError> + Send + 'static,
+) -> PyResult<String> {
     let cancel_token = CancelToken::default();
     let mut openings = Vec::with_capacity(origins.len());
     for origin in origins {
@@ -301,9 +332,73 @@ pub(crate) fn tensor_convert(
         }
         Ok(sources)
     };
-    working(py, progress, cancel_token, all, move |sources: Vec<TensorSource>, context| {
+    working(py, progress, cancel_token, all, work)
+}
+
+/// Writes a blend of models. `carton.tensors.merge` documents it.
+#[pyfunction]
+#[pyo3(signature = (models, base, output, storing, merging, *, progress=None))]
+pub(crate) fn tensor_merge(
+    py: Python<'_>,
+    models: Vec<Origin>,
+    base: Option<Origin>,
+    output: GivenPath,
+    storing: Storing,
+    merging: Merging,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let mut options = MergeOptions::default();
+    options.write = storing.options(py)?;
+    options.method = match merging.method.as_str() {
+        "linear" => MethodKind::Linear,
+        "slerp" => MethodKind::Slerp,
+        "task-arithmetic" => MethodKind::TaskArithmetic,
+        other => {
+            let text = format!("method is `{other}`, expected `linear`, `slerp` or `task-arithmetic`");
+            return Err(errors::invalid(py, &text));
+        }
+    };
+    options.weights = merging.weights;
+    options.normalize = merging.normalize;
+    options.t = merging.t;
+    options.lambda = merging.lambda;
+    options.dtype = float_type(py, merging.dtype.as_deref())?;
+    let n_models = models.len();
+    let all = models.into_iter().chain(base).collect();
+    on_sources(py, all, progress, move |models, context| {
         options.write = options.write.context(context);
-        convert(&sources.iter().collect::<Vec<_>>(), &output.0, &options)
+        // The base was opened last.
+        let (models, base) = models.split_at(n_models.min(models.len()));
+        merge(models, base.first(), &output.0, &options)
+    })
+}
+
+/// What is merged into a model: `adapters`, `scales`, and the dtype that is written.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Adapting {
+    adapters: Vec<PathBuf>,
+    scales: Vec<f64>,
+    dtype: Option<String>,
+}
+
+/// Writes a model with adapters merged into it. `carton.tensors.merge_adapters` documents it.
+#[pyfunction]
+#[pyo3(signature = (model, output, storing, adapting, *, progress=None))]
+pub(crate) fn tensor_merge_adapters(
+    py: Python<'_>,
+    model: Origin,
+    output: GivenPath,
+    storing: Storing,
+    adapting: Adapting,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let mut options = AdapterOptions::default();
+    options.write = storing.options(py)?;
+    options.dtype = float_type(py, adapting.dtype.as_deref())?;
+    on_sources(py, vec![model], progress, move |models, context| {
+        options.write = options.write.context(context);
+        merge_adapters(&models, &with_scales(adapting.adapters, &adapting.scales)?, &output.0, &options)
     })
 }
 
@@ -402,9 +497,18 @@ pub(crate) fn tensor_diff(
 
 /// Checks every rule of a file's format. `carton.tensors.verify` documents it.
 #[pyfunction]
-#[pyo3(signature = (origin, *, progress=None))]
-pub(crate) fn tensor_verify(py: Python<'_>, origin: Origin, progress: Option<Py<PyAny>>) -> PyResult<String> {
-    on_source(py, origin, progress, move |source, context| -> Result<Verification, _> { verify(source, &context) })
+#[pyo3(signature = (origin, *, deep, progress=None))]
+pub(crate) fn tensor_verify(
+    py: Python<'_>,
+    origin: Origin,
+    deep: bool,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let mut options = VerifyOptions::default();
+    options.deep = deep;
+    on_source(py, origin, progress, move |source, context| -> Result<Verification, _> {
+        verify(source, &options, &context)
+    })
 }
 
 /// A tensor of the caller: its dtype and shape, and its bytes; or strings.

@@ -587,6 +587,59 @@ def test_quantize(tmp_path: Path) -> None:
         tensors.quantize(tmp_path / "q.safetensors#n", tmp_path / "d.safetensors")
 
 
+def test_verify_looks_into_numbers(tmp_path: Path) -> None:
+    values = np.arange(6, dtype=np.float32)
+    broken = np.array([np.nan, np.inf, 1], np.float16)
+    named = {"a": values, "b": values.reshape(2, 3), "ones": np.ones(4), "broken": broken}
+    tensors.save(named, tmp_path / "odd.safetensors")
+    assert tensors.verify(tmp_path / "odd.safetensors").deep is None
+    report = tensors.verify(tmp_path / "odd.safetensors", deep=True)
+    assert report.ok and report.deep is not None and report.deep.examined == 4
+    assert report.deep.not_finite == [tensors.NotFinite("broken", nan=1, infinite=1, elements=3)]
+    assert report.deep.constant == [tensors.Constant("ones", value=1.0, elements=4)]
+    assert report.deep.copies == [tensors.Copies(["a", "b"], bytes=24, is_shared=False)]
+
+
+def test_merge(tmp_path: Path) -> None:
+    random = np.random.default_rng(3)
+    a, b, base = (random.normal(size=(5, 4)).astype(np.float32) for _ in range(3))
+    for name, array in [("a", a), ("b", b), ("base", base)]:
+        tensors.save({"w": array, "ids": np.arange(3)}, tmp_path / f"{name}.safetensors")
+    places = [tmp_path / "a.safetensors", tmp_path / "b.safetensors"]
+    output = tmp_path / "out.zt"
+
+    def merged(**options: Any) -> np.ndarray:
+        assert tensors.merge(places, output, **options).tensors == 2
+        with tensors.open(output) as file:
+            assert file["ids"].tolist() == [0, 1, 2]
+            return np.array(file["w"])
+
+    assert np.allclose(merged(weights=[1, 3]), (a + 3 * b) / 4, rtol=1e-6)
+    task = merged(method="task-arithmetic", base=tmp_path / "base.safetensors", weights=[0.5, 2], lambda_=0.5)
+    assert np.allclose(task, base + 0.5 * (0.5 * (a - base) + 2 * (b - base)), rtol=1e-4, atol=1e-6)
+    assert np.array_equal(merged(method="slerp", t=1.0), b) and merged(dtype="float16").dtype == np.float16
+    with pytest.raises(carton.InvalidInputError, match="needs `t`"):
+        tensors.merge(places, output, method="slerp")
+    with pytest.raises(carton.InvalidInputError, match="does not have `w`"):
+        tensors.save({"ids": np.arange(3)}, places[1])
+        tensors.merge(places, output)
+
+
+def test_merge_adapters(tmp_path: Path) -> None:
+    random = np.random.default_rng(4)
+    w, a, b = (random.normal(size=shape).astype(np.float32) for shape in [(5, 4), (2, 4), (5, 2)])
+    tensors.save({"lin.weight": w, "other": w}, tmp_path / "model.safetensors")
+    (tmp_path / "adapter").mkdir()
+    (tmp_path / "adapter" / "adapter_config.json").write_text('{"peft_type": "LORA", "r": 2, "lora_alpha": 6}')
+    named = {"base_model.model.lin.lora_A.weight": a, "base_model.model.lin.lora_B.weight": b}
+    tensors.save(named, tmp_path / "adapter" / "adapter_model.safetensors")
+    output = tmp_path / "out.safetensors"
+    tensors.merge_adapters(tmp_path / "model.safetensors", [tmp_path / "adapter"], output, scales=[0.5])
+    with tensors.open(output) as file:
+        assert np.allclose(file["lin.weight"], w + 1.5 * b @ a, rtol=1e-5, atol=1e-6)
+        assert np.array_equal(file["other"], w)
+
+
 def test_verify_and_validate(tmp_path: Path) -> None:
     tensors.save({"x": np.arange(1000)}, tmp_path / "a.zt", digest="sha256")
     assert tensors.verify(tmp_path / "a.zt").ok and tensors.verify(tmp_path / "a.zt").digests == 1
@@ -682,6 +735,11 @@ def test_diff_finds_what_numpy_finds(tmp_path: Path, dtype: str, ending: str) ->
     at = elements.largest.index
     assert distances[at] == pytest.approx(float(distances.max()), rel=1e-6)
     assert elements.largest.a == str(before[at]).lower() or before.dtype.kind in "fc"
+    kept = np.isfinite(before) & np.isfinite(after)
+    flat = [np.where(kept, array, 0).reshape(-1).astype(np.result_type(array, np.float64)) for array in (before, after)]
+    expected = np.vdot(*flat).real / (np.linalg.norm(flat[0]) * np.linalg.norm(flat[1]))
+    assert elements.cosine == pytest.approx(float(expected), rel=1e-12)
+    assert (elements.not_finite > 0) == (before.dtype.kind in "fc")
 
 
 def test_diff_of_one_tensor_each(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ use carton_tensor::ztensor::{SparseError, ZTensorError};
 use carton_tensor::ztensor2::ZTensor2Error;
 
 use crate::checkpoint::NoChoice;
+use crate::merge_error::MergeError;
 use crate::text::{count, shown_name};
 
 /// What to do about a tensor that a format cannot hold.
@@ -294,6 +295,9 @@ pub enum TensorFilesError {
     /// An operation on tensors failed.
     #[error(transparent)]
     Weights(WeightsError),
+    /// Models cannot be merged.
+    #[error(transparent)]
+    Merge(#[from] MergeError),
     /// A carton cannot be read, or a file cannot be fetched.
     #[error(transparent)]
     Carton(#[from] carton_core::Error),

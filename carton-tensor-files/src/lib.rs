@@ -1,5 +1,5 @@
 //! Tensor files at any place: on this machine, at a URL, in a carton; and the tensors of a carton's self-tests and examples. They are listed,
-//! read, verified, validated, compared, converted and quantized. The formats themselves are in `carton-tensor`.
+//! read, verified, validated, compared, converted, merged and quantized. The formats themselves are in `carton-tensor`.
 //!
 //! ```no_run
 //! use std::path::Path;
@@ -21,7 +21,7 @@
 //! Each uses only those before it.
 //!
 //! - `checkpoint`: which file of a folder is the checkpoint. Pure.
-//! - `text`, `error`: names and numbers in messages; why tensors cannot be read or written.
+//! - `text`, `merge_error`, `error`: names and numbers in messages; why tensors cannot be read, written or merged.
 //! - `location`: what the text of a place names: a tensor file, a carton, one tensor of either. Pure but for the look at what exists.
 //! - `layout`, `tensor_info`: how tensors are stored, and what is known of them without reading their elements.
 //! - `packed`: the dense tensors that several tensors stand for.
@@ -32,17 +32,27 @@
 //! - `plan`, `selection`, `written_metadata`, `already`: what all files made of others have in common: which tensors, in which form, with which
 //!   metadata; which are quantized already.
 //! - `groups`, `shards`, `convert`, `quantize`, `save`: the files that are written.
-//! - `verify`, `validate`: checks of what is there.
+//! - `blended`, `merge`: tensors that are computed from those of several models; models that become one.
+//! - `adapter_config`, `adapter`, `adapted`, `merge_adapters`: what a low-rank adapter changes; a model with adapters merged into it.
+//! - `deep`, `verify`, `validate`: checks of what is there, and of its numbers.
 //! - `diff`: what differs between the tensors of two sources.
 
+mod adapted;
+mod adapter;
+mod adapter_config;
 mod already;
+mod blended;
 mod checkpoint;
 mod convert;
+mod deep;
 mod diff;
 mod error;
 mod groups;
 mod layout;
 mod location;
+mod merge;
+mod merge_adapters;
+mod merge_error;
 mod metadata;
 mod metered;
 mod numbers;
@@ -66,10 +76,14 @@ mod written_metadata;
 mod ztensor_output;
 
 pub use convert::{ConvertOptions, GroupHandling, Written, convert};
+pub use deep::{Constant, Copies, DeepFindings, NotFinite};
 pub use diff::{DiffOptions, diff};
 pub use error::{Remedy, TensorFilesError};
 pub use layout::TensorLayout;
 pub use location::TensorLocation;
+pub use merge::{MergeOptions, MethodKind, merge};
+pub use merge_adapters::{AdapterOptions, merge_adapters, with_scales};
+pub use merge_error::MergeError;
 pub use metadata::{Metadata, attribute_to_json};
 pub use open::{OpenTensors, open, open_path};
 pub use packed::LogicalTensor;
@@ -83,6 +97,6 @@ pub use source::{TensorSource, Value};
 pub use tensor_info::TensorInfo;
 pub use text::shown_name;
 pub use validate::{description, validate};
-pub use verify::{Verification, verify};
+pub use verify::{Verification, VerifyOptions, verify};
 pub use write_options::{OnTemporary, OutputFormat, Temporary, WriteOptions, ZtensorVersion};
 pub use written_metadata::MetadataOptions;

@@ -12,6 +12,7 @@ use carton_tensor::ztensor::{self, Checks, Encoding, Format, QuantizedGroup, Qua
 use carton_tensor::ztensor2;
 use serde::Serialize;
 
+use crate::deep::{DeepFindings, examine_all};
 use crate::error::TensorFilesError;
 use crate::source::TensorSource;
 
@@ -34,13 +35,28 @@ pub struct Verification {
     /// Features that the version stated in a zTensor file forbids, but that can be read: each rule once, in one line. Digests whose
     /// algorithms are not known. What is read of other formats though some libraries refuse it. They are not damage.
     pub findings: Vec<String>,
+    /// What the numbers of the tensors have, if they were asked for. It is no damage either.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deep: Option<DeepFindings>,
+}
+
+/// How a file is checked.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct VerifyOptions {
+    /// Whether to read the numbers of all tensors too, and to look for those that are not finite, for tensors of one number, and for copies.
+    pub deep: bool,
 }
 
 /// Checks every rule of the format of the file, and the digests in it.
 ///
 /// # Errors
 /// The file cannot be read; the work was cancelled. What is wrong with the file is in the report.
-pub fn verify(source: &TensorSource, context: &Context) -> Result<Verification, TensorFilesError> {
+pub fn verify(
+    source: &TensorSource,
+    options: &VerifyOptions,
+    context: &Context,
+) -> Result<Verification, TensorFilesError> {
     let listed = source.tensors();
     let total = source.total();
     let mut report = Verification { tensors: listed.len(), bytes: total, ..Verification::default() };
@@ -104,6 +120,9 @@ pub fn verify(source: &TensorSource, context: &Context) -> Result<Verification, 
             Err(failure) if failure.kind() != ErrorKind::Integrity => return Err(failure),
             Err(failure) => report.problems.push(in_one_line(&failure)),
         }
+    }
+    if options.deep {
+        report.deep = Some(examine_all(source, context)?);
     }
     report.passed = report.problems.is_empty() && report.unchecked.is_empty();
     Ok(report)

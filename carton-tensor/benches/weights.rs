@@ -10,7 +10,7 @@
 use std::cell::RefCell;
 use std::fs::File;
 use std::hint::black_box;
-use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,9 +19,10 @@ use std::time::Instant;
 
 use carton_tensor::AlignedBytes;
 use carton_tensor::any_file::TensorFile;
+use carton_tensor::difference::{Compared, DifferenceOptions, compare_entries};
 use carton_tensor::files::{ElementType, RawTensor};
 use carton_tensor::safetensors::{self, Header, Layout, Metadata};
-use carton_tensor::weights::{self, LoadOptions, QuantizeOptions};
+use carton_tensor::weights::{self, LoadOptions, QuantizeOptions, WeightsError};
 use carton_tensor::ztensor::{self, DigestAlgorithm, Footer, Manifest, StoreAs};
 use sha2::{Digest as _, Sha256};
 
@@ -49,11 +50,12 @@ fn main() {
     let threads = threads();
     println!("{} tensors, {:.2} GB, {threads} threads, {} rounds", scale.n_tensors, files.gigabytes, scale.rounds);
 
-    let parts: [(&str, &dyn Fn()); 5] = [
+    let parts: [(&str, &dyn Fn()); 6] = [
         ("loading", &|| loading(&files, scale.rounds)),
         ("mapped", &|| opening_mapped(&files, scale.rounds)),
         ("verified", &|| verified(&files, scale.rounds)),
         ("numbers", &|| numbers(&files, scale.rounds)),
+        ("differences", &|| differences(&files, scale.rounds)),
         ("opening", &|| opening_many(scale.n_names, scale.rounds)),
     ];
     let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
@@ -68,9 +70,10 @@ fn threads() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// The same tensors in three files.
+/// The same tensors in three files, and others in a fourth.
 struct Files {
     safetensors: std::path::PathBuf,
+    others: std::path::PathBuf,
     ztensor: std::path::PathBuf,
     hashed: std::path::PathBuf,
     gigabytes: f64,
@@ -93,12 +96,18 @@ impl Files {
             .collect();
         let files = Self {
             safetensors: folder.join("weights.safetensors"),
+            others: folder.join("others.safetensors"),
             ztensor: folder.join("weights.zt"),
             hashed: folder.join("hashed.zt"),
             gigabytes: (scale.n_tensors * scale.n_elements * 4) as f64 / 1e9,
         };
         let output = BufWriter::new(File::create(&files.safetensors).unwrap());
         safetensors::write(tensors.iter().map(|(name, tensor)| (name, tensor)), &Metadata::default(), output).unwrap();
+        // Each tensor is the next one of the first file, so all elements differ.
+        let names = tensors.iter().cycle().skip(1).map(|(name, _)| name);
+        let others = tensors.iter().map(|(_, tensor)| tensor);
+        let output = BufWriter::new(File::create(&files.others).unwrap());
+        safetensors::write(names.zip(others), &Metadata::default(), output).unwrap();
         for (path, store_as) in
             [(&files.ztensor, StoreAs::RAW), (&files.hashed, StoreAs::RAW.digest(DigestAlgorithm::Sha256))]
         {
@@ -287,6 +296,43 @@ fn verified(files: &Files, rounds: usize) {
     // A copy also takes time on the cores that hash.
     race.at_least("map zTensor and verify SHA-256", "SHA-256 of the same tensors on all cores", 0.9);
     race.at_least("load zTensor and verify SHA-256", "SHA-256 of the same tensors on all cores", 0.9);
+}
+
+/// Reads files as `cat` does.
+fn read_files(paths: [&Path; 2]) -> u64 {
+    let mut buffer = vec![0; 128 << 10];
+    let mut n_bytes = 0;
+    for path in paths {
+        let mut file = File::open(path).unwrap();
+        while let Ok(read @ 1..) = file.read(&mut buffer) {
+            n_bytes += read as u64;
+        }
+    }
+    n_bytes
+}
+
+/// Compares the tensors of two files, and returns how many differ.
+fn compare(a: &Path, b: &Path) -> usize {
+    let (a, b) = (TensorFile::open(a).unwrap(), TensorFile::open(b).unwrap());
+    let options = DifferenceOptions::default();
+    let differs = |name: &str| {
+        let (a, b) = (a.entry(name).unwrap(), b.entry(name).unwrap());
+        let compared = compare_entries::<WeightsError>(&a, &b, &options, &|_| Ok(())).unwrap();
+        !matches!(compared, Compared::Same { .. })
+    };
+    a.entries().filter(|entry| differs(entry.name())).count()
+}
+
+fn differences(files: &Files, rounds: usize) {
+    let race = Race::new()
+        .run("read both files", || read_files([&files.safetensors, &files.ztensor]))
+        .run("compare equal tensors", || assert_eq!(compare(&files.safetensors, &files.ztensor), 0))
+        .run("compare other tensors", || assert_ne!(compare(&files.safetensors, &files.others), 0))
+        .go(rounds);
+    race.print("Differences", Some(2.0 * files.gigabytes));
+    for ours in ["compare equal tensors", "compare other tensors"] {
+        race.at_most(ours, "read both files", 1.3);
+    }
 }
 
 /// Runs `work` for each of `n_items` indices on all cores.

@@ -69,7 +69,9 @@
 //! - `any_file`: detects the format of a tensor file, and opens it.
 //! - `difference`: what differs between two tensors, and between two lists of them.
 //! - `weights`: operations on all tensors of a file at once, on all cores. `kernels` are the inner loops, chosen by the CPU's features;
-//!   `schemes` says which tensors are quantized already, and which scales belong to them, `packed` which dense ones they stand for; `description` says what a model should be, and
+//!   `examine` looks for what is odd in numbers; `blend` and `low_rank` compute what merged models and adapters make of them, with `fused` products;
+//!   `schemes` says which tensors are quantized already, and which scales belong to them, `packed` which dense ones they stand for; `description` says
+//!   what a model should be, and
 //!   `validate` checks it.
 
 #[cfg(target_endian = "big")]

@@ -57,8 +57,9 @@ pub(crate) use serve::ServeArgs;
 pub(crate) use shrink::ShrinkArgs;
 pub(crate) use signing::{KeygenArgs, SignArgs, TrustArgs};
 pub(crate) use tensor::{
-    DenseArgs, DigestsArgs, OnlyArgs, SinkArgs, SourceArgs, TensorCatArgs, TensorCommand, TensorConvertArgs,
-    TensorDiffArgs, TensorLsArgs, TensorQuantizeArgs, TensorStatsArgs, TensorValidateArgs, TensorVerifyArgs,
+    DenseArgs, DigestsArgs, LinksArgs, OnlyArgs, SinkArgs, SourceArgs, TensorCatArgs, TensorCommand, TensorConvertArgs,
+    TensorDiffArgs, TensorLsArgs, TensorMergeArgs, TensorQuantizeArgs, TensorStatsArgs, TensorValidateArgs,
+    TensorVerifyArgs,
 };
 pub(crate) use values::{
     InputArgument, InputValue, LinkArgument, MiscArgument, OutputArgument, STANDARD_STREAM, is_safetensors,

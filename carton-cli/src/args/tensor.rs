@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use carton_tensor::weights::FloatType;
 use carton_tensor::ztensor::{DigestAlgorithm, Version};
-use carton_tensor_files::{Rename, ZtensorVersion};
+use carton_tensor_files::{MethodKind, Rename, ZtensorVersion};
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
 use super::elements::ElementsArgs;
@@ -29,6 +29,9 @@ pub(crate) enum TensorCommand {
     /// Write tensors to a file of another format
     #[command(after_long_help = CONVERT_EXAMPLES)]
     Convert(TensorConvertArgs),
+    /// Write a blend of models of one architecture, or a model with low-rank adapters (LoRA) merged into it
+    #[command(after_long_help = MERGE_EXAMPLES)]
+    Merge(TensorMergeArgs),
     /// Check a file against every rule of its format, and the digests in it
     #[command(after_long_help = VERIFY_EXAMPLES)]
     Verify(TensorVerifyArgs),
@@ -57,12 +60,13 @@ const VERIFY_EXAMPLES: &str = "\
 Every violation is a problem, and leads to exit code 4. What cannot be checked (NumPy arrays of objects and of types that tensors do not
 have; entries of .npz that are no arrays, or that bzip2 or LZMA compressed) may be whole or damaged: without a problem, it leads to exit code 1. A note names a feature
 that the version stated in a .zt file forbids, although the file can be read, or a digest whose algorithm is not known: this is not damage,
-and the exit code stays 0. With --json they are `problems`, `unchecked` and `findings`.
+and the exit code stays 0. With --json they are `problems`, `unchecked` and `findings`, and what --deep notes is `deep`.
 
 Examples:
   carton tensor verify weights.zt
   carton tensor verify model.safetensors.index.json
-  carton tensor verify weights.zt --json | jq .findings";
+  carton tensor verify weights.zt --json | jq .findings
+  carton tensor verify weights.safetensors --deep";
 
 const DIFF_EXAMPLES: &str = "\
 Sources are those of `carton tensor ls`, and may have other formats. Tensors are compared by name; where both sources are one tensor, as an .npy
@@ -91,6 +95,24 @@ Examples:
   carton tensor convert weights.zt layer0.safetensors --only 'layers.0.*'
   carton tensor convert pruned.safetensors pruned.zt --sparse-below 0.3
   carton tensor convert weights.int8.safetensors groups.zt --quantized-groups --version 1.1";
+
+const MERGE_EXAMPLES: &str = "\
+The models have the same tensors: a name that one of them lacks is an error, and so is another shape or dtype. Floats are blended in float32, or in
+float64 if that is their type, and rounded once. Integers, booleans and floats of 8 bits must be the same in all models.
+
+  linear           w1*A + w2*B + …, divided by w1 + w2 + …
+  slerp            from A to B on the arc between them, --t of the way
+  task-arithmetic  BASE + lambda * (w1*(A - BASE) + w2*(B - BASE) + …)
+
+With --lora, the weights of one model get what adapters of PEFT add: `adapter_model.safetensors`, with `adapter_config.json` beside it. An adapter
+that does more than that, such as DoRA, is refused, and so is one with a tensor that has no place in the model.
+
+Examples:
+  carton tensor merge a.safetensors b.safetensors soup.safetensors
+  carton tensor merge a.safetensors b.safetensors c.zt mix.safetensors --weights 0.5,0.3,0.2
+  carton tensor merge a.safetensors b.safetensors between.safetensors --method slerp --t 0.3
+  carton tensor merge math.safetensors code.safetensors both.zt --method task-arithmetic --base base.safetensors --weights 0.4,0.6
+  carton tensor merge base.safetensors tuned.safetensors --lora adapter/ --lora-scale 0.8";
 
 const VALIDATE_EXAMPLES: &str = "\
 Examples:
@@ -397,11 +419,94 @@ pub(crate) struct TensorConvertArgs {
     pub(crate) quantized_groups: bool,
 }
 
+/// `carton tensor merge`.
+#[derive(Args, Debug)]
+pub(crate) struct TensorMergeArgs {
+    /// The models: tensor files and checkpoints, as for `carton tensor ls`
+    #[arg(value_name = "MODEL", required = true, value_hint = ValueHint::FilePath)]
+    pub(crate) models: Vec<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) links: LinksArgs,
+
+    #[command(flatten)]
+    pub(crate) sink: SinkArgs,
+
+    /// How the models become one
+    #[arg(long, value_name = "METHOD", default_value = "linear")]
+    pub(crate) method: MethodChoice,
+
+    /// A weight for each model [default: 1 for each]
+    #[arg(long, value_name = "W,W…", value_delimiter = ',', allow_negative_numbers = true)]
+    pub(crate) weights: Vec<f64>,
+
+    /// Whether to divide by the sum of the weights [default: true for linear, false for task-arithmetic]
+    #[arg(long, value_name = "BOOL")]
+    pub(crate) normalize: Option<bool>,
+
+    /// Where between the first model, 0, and the second one, 1; for slerp
+    #[arg(long, value_name = "T", allow_negative_numbers = true)]
+    pub(crate) t: Option<f64>,
+
+    /// The model that the others were made of; for task-arithmetic
+    #[arg(long, value_name = "MODEL", value_hint = ValueHint::FilePath)]
+    pub(crate) base: Option<PathBuf>,
+
+    /// A factor of the sum of the differences; for task-arithmetic [default: 1]
+    #[arg(long, value_name = "L", allow_negative_numbers = true)]
+    pub(crate) lambda: Option<f64>,
+
+    /// Merge this adapter of PEFT into the model: its folder, or its file of tensors. May be given several times
+    #[arg(
+        long,
+        value_name = "ADAPTER",
+        value_hint = ValueHint::AnyPath,
+        conflicts_with_all = ["method", "weights", "normalize", "t", "base", "lambda"]
+    )]
+    pub(crate) lora: Vec<PathBuf>,
+
+    /// A factor of what each adapter adds [default: 1 for each]
+    #[arg(long, value_name = "S,S…", value_delimiter = ',', requires = "lora", allow_negative_numbers = true)]
+    pub(crate) lora_scale: Vec<f64>,
+
+    /// The type of the floats that are written [default: that of the models]
+    #[arg(long, value_name = "DTYPE")]
+    pub(crate) dtype: Option<FloatChoice>,
+
+    #[command(flatten)]
+    pub(crate) dense: DenseArgs,
+}
+
+/// How models become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MethodChoice {
+    /// The weighted mean.
+    Linear,
+    /// Spherical interpolation between two models.
+    Slerp,
+    /// A base, and weighted differences from it.
+    TaskArithmetic,
+}
+
+impl From<MethodChoice> for MethodKind {
+    fn from(choice: MethodChoice) -> Self {
+        match choice {
+            MethodChoice::Linear => Self::Linear,
+            MethodChoice::Slerp => Self::Slerp,
+            MethodChoice::TaskArithmetic => Self::TaskArithmetic,
+        }
+    }
+}
+
 /// `carton tensor verify`.
 #[derive(Args, Debug)]
 pub(crate) struct TensorVerifyArgs {
     #[command(flatten)]
     pub(crate) source: SourceArgs,
+
+    /// Read the numbers too, and note NaN, infinities, tensors whose elements are all equal, and tensors with the same bytes
+    #[arg(long)]
+    pub(crate) deep: bool,
 }
 
 /// `carton tensor validate`.

@@ -1,27 +1,30 @@
 //! What differs between tensors, as text for people.
 
-use carton_tensor::difference::{DifferingElement, TensorChange, TensorDifference, TensorForm, TensorsDifference};
+use carton_tensor::difference::{
+    DifferingElement, ElementsDifference, TensorChange, TensorDifference, TensorForm, TensorsDifference,
+};
 
 use crate::output::{Align, Output, Role, Table};
 use crate::text::{count, six_digits};
 
 /// Formats the tensors that differ as a table.
 pub(crate) fn differences(tensors: &[TensorDifference], indent: &'static str, output: &Output) -> String {
-    let mut table = Table::new(&[Align::Left; 7]).indent(indent);
-    table.row(["CHANGE", "DTYPE", "SHAPE", "DIFFERING", "LARGEST DIFFERENCE", "RELATIVE", "NAME"]);
+    let mut table = Table::new(&[Align::Left; 8]).indent(indent);
+    table.row(["CHANGE", "DTYPE", "SHAPE", "DIFFERING", "LARGEST DIFFERENCE", "RELATIVE", "COSINE", "NAME"]);
     for tensor in tensors {
         let name = match &tensor.name_b {
             Some(name_b) => format!("{} -> {name_b}", tensor.name),
             None => tensor.name.clone(),
         };
-        let (differing, largest, relative) = match (&tensor.elements, &tensor.reason) {
+        let (differing, largest, relative, cosine) = match (&tensor.elements, &tensor.reason) {
             (Some(found), _) => (
                 format!("{} of {}", found.differing, found.elements),
                 found.largest.as_ref().map_or_else(|| "-".to_owned(), element),
                 six_digits(found.largest_relative.as_ref().and_then(|element| element.difference)),
+                cosine(found),
             ),
-            (None, Some(reason)) => ("-".to_owned(), reason.clone(), "-".to_owned()),
-            (None, None) => ("-".to_owned(), "-".to_owned(), "-".to_owned()),
+            (None, Some(reason)) => ("-".to_owned(), reason.clone(), "-".to_owned(), "-".to_owned()),
+            (None, None) => ("-".to_owned(), "-".to_owned(), "-".to_owned(), "-".to_owned()),
         };
         table.row([
             change(tensor.change).to_owned(),
@@ -30,6 +33,7 @@ pub(crate) fn differences(tensors: &[TensorDifference], indent: &'static str, ou
             differing,
             largest,
             relative,
+            cosine,
             name,
         ]);
     }
@@ -71,6 +75,15 @@ fn element(element: &DifferingElement) -> String {
         element.difference.map(|difference| format!("{} ", six_digits(Some(difference)))).unwrap_or_default();
     let list = element.tensor.map(|tensor| format!("tensor {tensor} ")).unwrap_or_default();
     format!("{difference}at {list}{:?}: {} -> {}", element.index, element.a, element.b)
+}
+
+/// `0.999872`, or `0.999872 (3 not finite)` where elements are left out.
+fn cosine(found: &ElementsDifference) -> String {
+    let left_out = match found.not_finite {
+        0 => String::new(),
+        number => format!(" ({number} not finite)"),
+    };
+    format!("{}{left_out}", six_digits(found.cosine))
 }
 
 fn change(change: TensorChange) -> &'static str {

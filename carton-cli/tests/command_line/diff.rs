@@ -133,10 +133,10 @@ fn what_differs_is_shown() {
       changed  tensor_data/tensor_1.bin         8 B
 
     Tensors of model/weights.safetensors
-      CHANGE    DTYPE    SHAPE  DIFFERING  LARGEST DIFFERENCE      RELATIVE  NAME
-      removed   float32  [1]    -          -                       -         old
-      elements  float32  [2]    1 of 2     0.5 at [1]: 2.0 -> 2.5  0.25      w
-      added     float32  [1]    -          -                       -         new
+      CHANGE    DTYPE    SHAPE  DIFFERING  LARGEST DIFFERENCE      RELATIVE  COSINE   NAME
+      removed   float32  [1]    -          -                       -         -        old
+      elements  float32  [2]    1 of 2     0.5 at [1]: 2.0 -> 2.5  0.25      0.99655  w
+      added     float32  [1]    -          -                       -         -        new
       1 tensor differs, 1 tensor only in A, 1 tensor only in B, 0 tensors the same
 
     Packages
@@ -146,8 +146,8 @@ fn what_differs_is_shown() {
     Self-tests
       changed gives back
         expected outputs
-          CHANGE    DTYPE    SHAPE   DIFFERING  LARGEST DIFFERENCE           RELATIVE  NAME
-          elements  float32  [1, 2]  1 of 2     0.25 at [0, 1]: 2.0 -> 2.25  0.125     x
+          CHANGE    DTYPE    SHAPE   DIFFERING  LARGEST DIFFERENCE           RELATIVE  COSINE   NAME
+          elements  float32  [1, 2]  1 of 2     0.25 at [0, 1]: 2.0 -> 2.25  0.125     0.99897  x
       added another
     ----- stderr -----
     "#);
@@ -155,7 +155,7 @@ fn what_differs_is_shown() {
     let keys: Vec<&String> = found.as_object().unwrap().keys().collect();
     assert_snapshot!(format!("{keys:?}"), @r#"["a", "b", "examples", "files", "inputs", "is_incomplete", "is_same", "links", "metadata", "outputs", "packages", "self_tests", "tensors"]"#);
     assert_eq!(found["is_same"], false);
-    assert_snapshot!(found["tensors"], @r#"[{"path_a":"model/weights.safetensors","path_b":"model/weights.safetensors","problem":null,"same":0,"same_by_digest":0,"tensors":[{"a":{"dtype":"float32","shape":[1]},"b":null,"change":"removed","elements":null,"name":"old"},{"a":{"dtype":"float32","shape":[2]},"b":{"dtype":"float32","shape":[2]},"change":"elements","elements":{"differing":1,"elements":2,"largest":{"a":"2.0","b":"2.5","difference":0.5,"index":[1]},"largest_relative":{"a":"2.0","b":"2.5","difference":0.25,"index":[1]}},"name":"w"},{"a":null,"b":{"dtype":"float32","shape":[1]},"change":"added","elements":null,"name":"new"}]}]"#);
+    assert_snapshot!(found["tensors"], @r#"[{"path_a":"model/weights.safetensors","path_b":"model/weights.safetensors","problem":null,"same":0,"same_by_digest":0,"tensors":[{"a":{"dtype":"float32","shape":[1]},"b":null,"change":"removed","elements":null,"name":"old"},{"a":{"dtype":"float32","shape":[2]},"b":{"dtype":"float32","shape":[2]},"change":"elements","elements":{"cosine":0.9965457582448796,"differing":1,"elements":2,"largest":{"a":"2.0","b":"2.5","difference":0.5,"index":[1]},"largest_relative":{"a":"2.0","b":"2.5","difference":0.25,"index":[1]},"not_finite":0},"name":"w"},{"a":null,"b":{"dtype":"float32","shape":[1]},"change":"added","elements":null,"name":"new"}]}]"#);
     assert_snapshot!(found["packages"], @r#"{"changes":[{"a":["1"],"b":[],"marker":null,"name":"gone"},{"a":["1.26.4"],"b":["2.0.0"],"marker":null,"name":"numpy"}],"problem":null}"#);
     sandbox.carton("diff a.carton a.carton").expect_code(0);
     sandbox.carton("diff a.carton missing.carton").expect_code(1);

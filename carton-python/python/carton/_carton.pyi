@@ -53,6 +53,8 @@ __all__ = [
     "cache_remove",
     "tensor_convert",
     "tensor_diff",
+    "tensor_merge",
+    "tensor_merge_adapters",
     "tensor_quantize",
     "tensor_save",
     "tensor_validate",
@@ -401,6 +403,23 @@ def tensor_convert(
     *,
     progress: Callable[..., None] | None = None,
 ) -> str: ...
+def tensor_merge(
+    models: Sequence[Mapping[str, Any]],
+    base: Mapping[str, Any] | None,
+    output: AnyPath,
+    storing: Mapping[str, Any],
+    merging: Mapping[str, Any],
+    *,
+    progress: Callable[..., None] | None = None,
+) -> str: ...
+def tensor_merge_adapters(
+    model: Mapping[str, Any],
+    output: AnyPath,
+    storing: Mapping[str, Any],
+    adapting: Mapping[str, Any],
+    *,
+    progress: Callable[..., None] | None = None,
+) -> str: ...
 def tensor_quantize(
     origin: Mapping[str, Any],
     output: AnyPath,
@@ -436,7 +455,9 @@ def tensor_diff(
     *,
     progress: Callable[..., None] | None = None,
 ) -> str: ...
-def tensor_verify(origin: Mapping[str, Any], *, progress: Callable[..., None] | None = None) -> str: ...
+def tensor_verify(
+    origin: Mapping[str, Any], *, deep: bool, progress: Callable[..., None] | None = None
+) -> str: ...
 def tensor_save(
     given: Sequence[tuple[str, tuple[Any, ...]]],
     output: AnyPath,

@@ -50,12 +50,17 @@ class ElementsDifference:
         differing: The number of those that differ.
         largest: The element with the largest absolute difference; of strings and bytes, the first that differs.
         largest_relative: The element with the largest difference relative to that of the first tensor.
+        cosine: The cosine of the angle between the tensors as vectors of all their elements, in float64; of complex numbers its real part. None for
+            strings and lists, and for tensors that are 0 everywhere.
+        not_finite: The number of elements that the cosine leaves out, because they are NaN or infinite in one of the tensors.
     """
 
     elements: int
     differing: int
     largest: DifferingElement | None
     largest_relative: DifferingElement | None
+    cosine: float | None = None
+    not_finite: int = 0
 
 
 @dataclass(frozen=True)
@@ -375,6 +380,8 @@ def _tensor(found: dict[str, Any]) -> TensorDifference:
             differing=elements["differing"],
             largest=_element(elements["largest"]),
             largest_relative=_element(elements["largest_relative"]),
+            cosine=elements["cosine"],
+            not_finite=elements["not_finite"],
         )
     return TensorDifference(a=_form(found.pop("a")), b=_form(found.pop("b")), elements=elements, **found)
 

@@ -1,5 +1,5 @@
 """Tensor files: safetensors, sharded checkpoints (`model.safetensors.index.json`), zTensor, PyTorch checkpoints, GGUF, ONNX models, `.npz` and `.npy`; opened, written, converted,
-quantized, checked and compared.
+merged, quantized, checked and compared.
 
     >>> from carton import tensors
     >>> with tensors.open("weights.safetensors") as file:
@@ -39,10 +39,14 @@ from ._errors import ClosedError, InvalidInputError, UnsupportedError
 from ._paths import AnyPath
 
 __all__ = [
+    "Constant",
+    "Copies",
+    "DeepFindings",
     "DifferingElement",
     "ElementsDifference",
     "Finding",
     "Loss",
+    "NotFinite",
     "Quantized",
     "QuantizedTensor",
     "TensorDifference",
@@ -55,6 +59,8 @@ __all__ = [
     "Written",
     "convert",
     "diff",
+    "merge",
+    "merge_adapters",
     "open",
     "quantize",
     "save",
@@ -67,7 +73,7 @@ _Progress = Callable[..., None] | bool | None
 
 @dataclass(frozen=True)
 class Written:
-    """The result of `save` and `convert`.
+    """The result of `save`, `convert`, `merge` and `merge_adapters`.
 
     Attributes:
         path: The file; of several, their index.
@@ -182,6 +188,72 @@ class Validation:
 
 
 @dataclass(frozen=True)
+class NotFinite:
+    """A tensor with numbers that are not finite.
+
+    Attributes:
+        name: Its name.
+        nan: The number of NaNs; of complex numbers, that of their parts.
+        infinite: The number of infinities of either sign.
+        elements: The number of its elements.
+    """
+
+    name: str
+    nan: int
+    infinite: int
+    elements: int
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A tensor of more than one element, all of which are equal.
+
+    Attributes:
+        name: Its name.
+        value: The element; None for a complex or infinite number.
+        elements: The number of its elements.
+    """
+
+    name: str
+    value: float | None
+    elements: int
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Tensors of one dtype with the same bytes.
+
+    Attributes:
+        names: Their names.
+        bytes: The size of each in bytes.
+        is_shared: Whether all of them are one place in the file. Otherwise their bytes are stored several times.
+    """
+
+    names: list[str]
+    bytes: int
+    is_shared: bool
+
+
+@dataclass(frozen=True)
+class DeepFindings:
+    """What the numbers of tensors have that one may want to know.
+
+    Attributes:
+        examined: The number of tensors whose numbers were read.
+        not_finite: Tensors with NaN or infinities.
+        constant: Tensors of more than one element, all of which are equal.
+        copies: Tensors with the same bytes, except constant ones.
+        not_examined: Tensors whose numbers were not read, one line each, with the reason.
+    """
+
+    examined: int
+    not_finite: list[NotFinite]
+    constant: list[Constant]
+    copies: list[Copies]
+    not_examined: list[str]
+
+
+@dataclass(frozen=True)
 class Verification:
     """The result of `verify`.
 
@@ -193,6 +265,7 @@ class Verification:
         problems: The rules that the file breaks, one line each.
         unchecked: What could not be checked, and may be whole or damaged, one line each.
         findings: What a version of the format forbids and can be read, and digests of unknown algorithms. They are not damage.
+        deep: What the numbers have, if `deep` was asked for. It is no damage either.
     """
 
     ok: bool
@@ -202,6 +275,7 @@ class Verification:
     problems: list[str]
     unchecked: list[str]
     findings: list[str]
+    deep: DeepFindings | None = None
 
 
 class TensorFile(Mapping[str, np.ndarray]):
@@ -515,6 +589,108 @@ def convert(
     return Written(**json.loads(result))
 
 
+def merge(
+    places: Sequence[AnyPath],
+    output: AnyPath,
+    *,
+    method: Literal["linear", "slerp", "task-arithmetic"] = "linear",
+    weights: Iterable[float] = (),
+    normalize: bool | None = None,
+    t: float | None = None,
+    base: AnyPath | None = None,
+    lambda_: float | None = None,
+    dtype: Literal["bfloat16", "float16", "float32", "float8_e4m3fn"] | None = None,
+    zstd: int | None = None,
+    digest: Literal["sha256", "crc32c"] | None = None,
+    version: Literal["1.1", "1.2"] | None = None,
+    sparse_below: float | None = None,
+    max_dense: int | None = None,
+    offline: bool | None = None,
+    progress: _Progress = None,
+) -> Written:
+    """Writes a blend of models that have the same tensors, of the same dtypes and shapes. Tensors are read in pieces, so that their size does not matter.
+
+    Floats are blended in float32, or in float64 if that is their type, and rounded once. Integers, booleans and floats of 8 bits must be the same in all models.
+
+    Args:
+        places: The models: paths or URLs of tensor files, of folders of checkpoints, or of files of a carton; see the module.
+        output: The file, as in `save`.
+        method: `linear` is the sum of the models times their weights, divided by the sum of the weights. `slerp` is on the arc between the first model and the second.
+            `task-arithmetic` adds to the base `lambda_` times the sum of the differences from it, times their weights.
+        weights: A weight for each model; 1 for each by default. Not for `slerp`.
+        normalize: Whether to divide by the sum of the weights; by default for `linear` only.
+        t: Where between the first model, 0, and the second one, 1; for `slerp`.
+        base: The model that the others were made of; for `task-arithmetic`.
+        lambda_: A factor of the sum of the differences; for `task-arithmetic`.
+        dtype: The type of the floats that are written; by default that of the models.
+        zstd: As in `save`, like `digest`, `version`, `sparse_below` and `progress`.
+        max_dense: The largest size in bytes of a sparse tensor when it is made dense; 4 GiB by default.
+        offline: Whether the network may not be used. By default the configuration says so.
+
+    Raises:
+        InvalidInputError: A model lacks a tensor or has another one; the method does not fit the models.
+        Error: Any other failure; see its subclasses.
+
+        >>> written = tensors.save({"layer.weight": np.full((4, 3), 3, np.float32)}, "three.safetensors")
+        >>> merged = tensors.merge(["weights.safetensors", "three.safetensors"], "merged.safetensors", weights=[1, 2])
+        >>> with tensors.open(merged.path) as file:
+        ...     print(file["layer.weight"][0, 0])
+        2.0
+    """
+    merging = {
+        "method": method,
+        "weights": list(weights),
+        "normalize": normalize,
+        "t": t,
+        "lambda": lambda_,
+        "dtype": dtype,
+    }
+    models = [_origin(place, (), max_dense, offline) for place in places]
+    origin = None if base is None else _origin(base, (), max_dense, offline)
+    storing = _storing(zstd, digest, version, sparse_below)
+    with _progress.reporting(progress) as callback:
+        result = _carton.tensor_merge(models, origin, os.fspath(output), storing, merging, progress=callback)
+    return Written(**json.loads(result))
+
+
+def merge_adapters(
+    place: AnyPath,
+    adapters: Sequence[AnyPath],
+    output: AnyPath,
+    *,
+    scales: Iterable[float] = (),
+    dtype: Literal["bfloat16", "float16", "float32", "float8_e4m3fn"] | None = None,
+    zstd: int | None = None,
+    digest: Literal["sha256", "crc32c"] | None = None,
+    version: Literal["1.1", "1.2"] | None = None,
+    max_dense: int | None = None,
+    offline: bool | None = None,
+    progress: _Progress = None,
+) -> Written:
+    """Writes a model with low-rank adapters (LoRA) of PEFT merged into its weights, one after another, as `merge_and_unload` of PEFT does.
+
+    Args:
+        place: The model: a path or a URL of a tensor file, of the folder of a checkpoint, or of a file of a carton; see the module.
+        adapters: The folders of the adapters on this machine, or their files of tensors, with `adapter_config.json` beside them.
+        output: The file, as in `save`.
+        scales: A factor of what each adapter adds; 1 for each by default.
+        dtype: The type of the floats that are written; by default that of the model.
+        zstd: As in `save`, like `digest`, `version` and `progress`.
+        max_dense: The largest size in bytes of a sparse tensor when it is made dense; 4 GiB by default.
+        offline: Whether the network may not be used. By default the configuration says so.
+
+    Raises:
+        InvalidInputError: An adapter is more than a product that is added, such as DoRA, or has a tensor that has no place in the model.
+        Error: Any other failure; see its subclasses.
+    """
+    storing = _storing(zstd, digest, version, None)
+    model = _origin(place, (), max_dense, offline)
+    adapting = {"adapters": [os.fspath(adapter) for adapter in adapters], "scales": list(scales), "dtype": dtype}
+    with _progress.reporting(progress) as callback:
+        result = _carton.tensor_merge_adapters(model, os.fspath(output), storing, adapting, progress=callback)
+    return Written(**json.loads(result))
+
+
 def quantize(
     place: AnyPath,
     output: AnyPath,
@@ -620,12 +796,19 @@ def validate(
 
 
 def verify(
-    place: AnyPath, *, follow_links: bool | None = None, offline: bool | None = None, progress: _Progress = None
+    place: AnyPath,
+    *,
+    deep: bool = False,
+    follow_links: bool | None = None,
+    offline: bool | None = None,
+    progress: _Progress = None,
 ) -> Verification:
     """Checks a file against every rule of its format, and the digests in it.
 
     Args:
         place: A path or a URL of a tensor file, of the folder of a checkpoint, or of a carton; see the module.
+        deep: Whether to read the numbers too, and to look for NaN, infinities, tensors whose elements are all equal, and tensors with the same
+            bytes.
         follow_links: As in `open`.
         offline: Whether the network may not be used. By default the configuration says so.
         progress: Called with `stage`, `done`, `total` and `unit` while the work goes on.
@@ -636,11 +819,14 @@ def verify(
 
         >>> tensors.verify("weights.safetensors").ok
         True
+        >>> tensors.verify("weights.safetensors", deep=True).deep.constant
+        [Constant(name='layer.weight', value=0.0, elements=12)]
     """
     with _progress.reporting(progress) as callback:
-        text = _carton.tensor_verify(_origin(place, (), None, follow_links, offline, False), progress=callback)
+        origin = _origin(place, (), None, follow_links, offline, False)
+        text = _carton.tensor_verify(origin, deep=deep, progress=callback)
     found = json.loads(text)
-    return Verification(ok=found.pop("passed"), **found)
+    return Verification(ok=found.pop("passed"), deep=_deep(found.pop("deep", None)), **found)
 
 
 def diff(
@@ -719,6 +905,18 @@ def _storing(
 
 def _loss(found: Mapping[str, float] | None) -> Loss | None:
     return None if found is None else Loss(**found)
+
+
+def _deep(found: Mapping[str, Any] | None) -> DeepFindings | None:
+    if found is None:
+        return None
+    return DeepFindings(
+        examined=found["examined"],
+        not_finite=[NotFinite(**one) for one in found["not_finite"]],
+        constant=[Constant(**one) for one in found["constant"]],
+        copies=[Copies(**one) for one in found["copies"]],
+        not_examined=found["not_examined"],
+    )
 
 
 def _finding(found: Mapping[str, Any]) -> Finding:

@@ -174,6 +174,15 @@ fn not_close<T: Compare>(actual: &[u8], expected: &[u8], start: u64, tolerance: 
         if T::judge(actual, expected, tolerance).close {
             return;
         }
+        // A block without an element that is worse than those known is only counted.
+        if let (Some((largest, ..)), Some((relative, ..))) = (&largest, &relative)
+            && let Some(survey) = T::survey(actual, expected, tolerance)
+            && survey.largest <= *largest
+            && survey.largest_relative <= *relative
+        {
+            n_differing += survey.n_differing;
+            return;
+        }
         for (position, (&actual, &expected)) in actual.iter().zip(expected).enumerate() {
             if T::is_close(actual, expected, tolerance) {
                 continue;
@@ -220,6 +229,15 @@ struct Verdict {
     max_rel_diff: Option<f64>,
 }
 
+/// The elements of a block that are not close.
+#[cfg(feature = "weights")]
+struct Survey {
+    n_differing: u64,
+    /// The largest absolute difference among them, and the largest relative one.
+    largest: f64,
+    largest_relative: f64,
+}
+
 /// How elements of a type are compared.
 trait Compare: Element {
     /// The tolerances in the precision in which elements are compared.
@@ -232,6 +250,12 @@ trait Compare: Element {
     /// Judges a block of any length without branches. May report a close element as not close, because such blocks are walked again,
     /// but never the reverse.
     fn judge(actual: &[Self], expected: &[Self], tolerance: Self::Tolerance) -> Verdict;
+    /// Finds how many elements of a block are not close, and how far they are, without branches. `None` for a type without such a loop, and where
+    /// an element is not finite.
+    #[cfg(feature = "weights")]
+    fn survey(_actual: &[Self], _expected: &[Self], _tolerance: Self::Tolerance) -> Option<Survey> {
+        None
+    }
     /// Formats the distance between the elements and the allowed distance, as a suffix to the values in a message.
     fn margin(actual: Self, expected: Self, tolerance: Self::Tolerance) -> String;
     /// The element in messages.
@@ -320,6 +344,51 @@ macro_rules! compare_floats {
                 }
             }
 
+            #[cfg(feature = "weights")]
+            fn survey(actual: &[Self], expected: &[Self], (rtol, atol, _): Self::Tolerance) -> Option<Survey> {
+                #[derive(Clone, Copy)]
+                struct Lanes {
+                    finite: [bool; LANES],
+                    n_differing: [u64; LANES],
+                    largest: [f64; LANES],
+                    relative: [f64; LANES],
+                }
+                let mut lanes = Lanes {
+                    finite: [true; LANES],
+                    n_differing: [0; LANES],
+                    largest: [0.0; LANES],
+                    relative: [0.0; LANES],
+                };
+                let mut step = |lane: usize, actual: $float, expected: $float| {
+                    let close = ((actual - expected).abs() <= atol + rtol * expected.abs()) | (actual == expected);
+                    let (wide, wide_expected) = (f64::from(actual), f64::from(expected));
+                    // As `differences` has them.
+                    let difference = (wide - wide_expected).abs();
+                    let relative = if expected == 0.0 { 0.0 } else { difference / wide_expected.abs() };
+                    let (difference, relative) = if close { (0.0, 0.0) } else { (difference, relative) };
+                    lanes.finite[lane] &= difference < f64::INFINITY && expected.abs() < <$float>::INFINITY;
+                    lanes.n_differing[lane] += u64::from(!close);
+                    lanes.largest[lane] = if difference > lanes.largest[lane] { difference } else { lanes.largest[lane] };
+                    lanes.relative[lane] = if relative > lanes.relative[lane] { relative } else { lanes.relative[lane] };
+                };
+                let (full_actual, rest_actual) = actual.as_chunks::<LANES>();
+                let (full_expected, rest_expected) = expected.as_chunks::<LANES>();
+                for (actual, expected) in full_actual.iter().zip(full_expected) {
+                    for lane in 0..LANES {
+                        step(lane, actual[lane], expected[lane]);
+                    }
+                }
+                for (lane, (&actual, &expected)) in rest_actual.iter().zip(rest_expected).enumerate() {
+                    step(lane, actual, expected);
+                }
+                let largest = |lanes: [f64; LANES]| lanes.into_iter().fold(0.0, f64::max);
+                lanes.finite.iter().all(|finite| *finite).then(|| Survey {
+                    n_differing: lanes.n_differing.iter().sum(),
+                    largest: largest(lanes.largest),
+                    largest_relative: largest(lanes.relative),
+                })
+            }
+
             fn margin(actual: Self, expected: Self, (rtol, atol, _): Self::Tolerance) -> String {
                 let difference = (actual - expected).abs();
                 if !difference.is_finite() {
@@ -353,6 +422,12 @@ macro_rules! compare_short_floats {
             fn judge(actual: &[Self], expected: &[Self], tolerance: Self::Tolerance) -> Verdict {
                 let widened = |elements: &[Self]| elements.iter().map(|element| element.to_f32()).collect::<Vec<_>>();
                 f32::judge(&widened(actual), &widened(expected), tolerance)
+            }
+
+            #[cfg(feature = "weights")]
+            fn survey(actual: &[Self], expected: &[Self], tolerance: Self::Tolerance) -> Option<Survey> {
+                let widened = |elements: &[Self]| elements.iter().map(|element| element.to_f32()).collect::<Vec<_>>();
+                f32::survey(&widened(actual), &widened(expected), tolerance)
             }
 
             fn margin(actual: Self, expected: Self, tolerance: Self::Tolerance) -> String {

@@ -20,6 +20,7 @@ mod contents;
 mod entry;
 mod error;
 mod format;
+mod in_step;
 mod part;
 mod verifying;
 
@@ -27,6 +28,7 @@ pub use entry::{ElementOrder, Entry};
 pub use error::TensorFileError;
 pub use format::TensorFileFormat;
 use format::has_ending;
+pub use in_step::{of_another_length, visit_in_step};
 pub(crate) use verifying::{ExpectedDigest, VerifyingReader};
 
 /// An open tensor file of any format. Opening reads the descriptions of the tensors, not their data. Any number of threads may read

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::cosine::Products;
 use crate::allclose::NotClose;
 use crate::files::ElementType;
 use crate::{DataType, Tolerance};
@@ -32,14 +33,48 @@ pub(super) fn common_type(a: ElementType, b: ElementType) -> Option<DataType> {
     }
 }
 
+/// What is found in two tensors.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Found {
+    pub(super) not_close: NotClose,
+    pub(super) products: Products,
+}
+
+/// What is found in a part of two tensors.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Part {
+    pub(super) not_close: NotClose,
+    /// `None` where both parts have the same bytes: they are needed only if another part differs, and take several times as long as the comparison.
+    pub(super) products: Option<Products>,
+}
+
+/// Elements in a part; a multiple of 8, so that parts of types of less than a byte have as many. The products of a tensor are sums over its parts,
+/// so this is the same however a tensor is read.
+pub(super) const PART: usize = 1 << 17;
+
 /// Compares the elements of two tensors of the same shape. `None` if no type holds all numbers of both.
 pub(super) fn compare_bytes(
     (from_a, a): (ElementType, &[u8]),
     (from_b, b): (ElementType, &[u8]),
     tolerance: Tolerance,
-) -> Option<NotClose> {
+) -> Option<Found> {
     let dtype = common_type(from_a, from_b)?;
-    Some(compare_part(dtype, (from_a, a), (from_b, b), 0, tolerance))
+    let mut found = Found::default();
+    let parts = a.chunks(from_a.piece_bytes(PART)).zip(b.chunks(from_b.piece_bytes(PART)));
+    for (number, (a, b)) in parts.enumerate() {
+        found.add(compare_part(dtype, (from_a, a), (from_b, b), (number * PART) as u64, tolerance), || {
+            products_of_same(dtype, (from_a, a))
+        });
+    }
+    Some(found)
+}
+
+impl Found {
+    /// Adds what is found in the next part. `of_same` are the products of a part that both tensors have.
+    pub(super) fn add(&mut self, next: Part, of_same: impl FnOnce() -> Products) {
+        self.not_close.merge(next.not_close);
+        self.products.add(next.products.unwrap_or_else(of_same));
+    }
 }
 
 /// Compares as many elements of both tensors, from the position `start` on, as numbers of `dtype`.
@@ -49,13 +84,21 @@ pub(super) fn compare_part(
     (from_b, b): (ElementType, &[u8]),
     start: u64,
     tolerance: Tolerance,
-) -> NotClose {
+) -> Part {
     if from_a == from_b && a == b {
         // The same bytes are the same elements, because NaN equals NaN.
         let n_elements = (a.len() * 8 / from_a.bits()) as u64;
-        return NotClose { n_elements, ..NotClose::default() };
+        return Part { not_close: NotClose { n_elements, ..NotClose::default() }, products: None };
     }
-    NotClose::of(dtype, &widened(from_b, dtype, b), &widened(from_a, dtype, a), start, tolerance)
+    let (a, b) = (widened(from_a, dtype, a), widened(from_b, dtype, b));
+    let products = Some(Products::of(dtype, &a, &b));
+    Part { not_close: NotClose::of(dtype, &b, &a, start, tolerance), products }
+}
+
+/// The products of a part that both tensors have.
+pub(super) fn products_of_same(dtype: DataType, (from, bytes): (ElementType, &[u8])) -> Products {
+    let wide = widened(from, dtype, bytes);
+    Products::of(dtype, &wide, &wide)
 }
 
 /// Returns the elements in a type that holds all of their numbers.

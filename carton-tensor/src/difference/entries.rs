@@ -1,22 +1,15 @@
 //! Compares two tensors of files, piece by piece: on all cores where both files have the elements as they are, otherwise one after the other.
 
-use std::io;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread;
-
-use super::elements::{common_type, compare_part};
+use super::cosine::Products;
+use super::elements::{Found, PART, common_type, compare_part, products_of_same};
 use super::report::{Compared, ElementsDifference};
 use super::types::{dtype_name, element_type, unknown_type};
 use super::{Advance, DifferenceOptions, compare_tensors, not_exact};
-use crate::allclose::NotClose;
-use crate::any_file::{ElementOrder, Entry, TensorFileError};
+use crate::any_file::{Entry, TensorFileError, of_another_length, visit_in_step};
 use crate::context::Cancelled;
 use crate::files::ElementType;
 use crate::parallel::{available_threads, par_map};
 use crate::{element_count, npy};
-
-/// Elements in a piece; a multiple of 8, so that pieces of types of less than a byte have as many.
-const PIECE: usize = 1 << 17;
 
 /// Compares two tensors of files that have the same shape. Their elements are read in pieces; strings, arrays in Fortran order, and
 /// sparse and quantized objects are read whole. Digests are verified if a file was asked to
@@ -53,28 +46,40 @@ pub fn compare_entries<E: From<TensorFileError> + From<Cancelled> + Send>(
     };
     let n_elements = element_count(a.shape()).ok_or_else(|| of_another_length(a))?;
     let plain = |entry: &Entry<'_>| entry.location().filter(|_| !entry.is_verified()).is_some();
-    let mut found = NotClose::default();
+    let mut found = Found::default();
     if plain(a) && plain(b) {
-        let n_pieces = n_elements.div_ceil(PIECE);
         let n_threads = options.n_threads.unwrap_or_else(available_threads);
-        let parts = par_map(n_pieces, n_threads, Default::default, |buffers: &mut (Vec<u8>, Vec<u8>), piece| {
-            let start = piece * PIECE;
-            let length = PIECE.min(n_elements - start);
+        let piece = |number: usize| (number * PART, PART.min(n_elements - number * PART));
+        let n_pieces = n_elements.div_ceil(PART);
+        let parts = par_map(n_pieces, n_threads, Default::default, |buffers: &mut (Vec<u8>, Vec<u8>), number| {
+            let (start, length) = piece(number);
             read_piece(a, from_a, start, length, &mut buffers.0)?;
             read_piece(b, from_b, start, length, &mut buffers.1)?;
             advance((buffers.0.len() + buffers.1.len()) as u64)?;
             Ok::<_, E>(part(start, &buffers.0, &buffers.1))
         })?;
-        parts.into_iter().for_each(|part| found.merge(part));
+        let differs = parts.iter().any(|part| part.not_close.n_differing > 0);
+        // Parts that both tensors have are read again, if they are needed.
+        let of_same = par_map(n_pieces, n_threads, Vec::new, |buffer, number| {
+            let is_known = parts.get(number).is_none_or(|part| part.products.is_some());
+            if is_known || !differs {
+                return Ok(Products::default());
+            }
+            let (start, length) = piece(number);
+            read_piece(a, from_a, start, length, buffer)?;
+            Ok::<_, E>(products_of_same(dtype, (from_a, buffer)))
+        })?;
+        parts.into_iter().zip(of_same).for_each(|(part, of_same)| found.add(part, || of_same));
     } else {
         let mut start = 0;
-        side_by_side::<E>(a, b, |bytes_a, bytes_b| {
+        visit_in_step::<E>(&[a.clone(), b.clone()], PART, |pieces| {
+            let [bytes_a, bytes_b] = *pieces else { return Err(of_another_length(b).into()) };
             let (n_a, n_b) = (bytes_a.len() * 8 / from_a.bits(), bytes_b.len() * 8 / from_b.bits());
             if n_a != n_b || n_a > n_elements - start {
                 return Err(of_another_length(b).into());
             }
             advance((bytes_a.len() + bytes_b.len()) as u64)?;
-            found.merge(part(start, bytes_a, bytes_b));
+            found.add(part(start, bytes_a, bytes_b), || products_of_same(dtype, (from_a, bytes_a)));
             start += n_a;
             Ok(())
         })?;
@@ -141,49 +146,4 @@ fn read_piece(
     }
     buffer.resize(n_bytes, 0);
     file.read_into(offset, buffer).map_err(failed)
-}
-
-fn of_another_length(entry: &Entry<'_>) -> TensorFileError {
-    let problem = format!("`{}` has another number of elements than its shape says", entry.name().escape_debug());
-    TensorFileError::Io { place: entry.place().to_owned(), source: io::Error::new(io::ErrorKind::InvalidData, problem) }
-}
-
-/// Why the thread that reads the first tensor ended early.
-enum Ended {
-    Failed(TensorFileError),
-    /// Nobody takes the pieces any more.
-    Unwanted,
-}
-
-impl From<TensorFileError> for Ended {
-    fn from(error: TensorFileError) -> Self {
-        Self::Failed(error)
-    }
-}
-
-/// Passes the pieces of both tensors to `visit` in pairs. One thread reads the first tensor, and is at most two pieces ahead.
-fn side_by_side<E: From<TensorFileError> + Send>(
-    a: &Entry<'_>,
-    b: &Entry<'_>,
-    mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), E>,
-) -> Result<(), E> {
-    let (sender, receiver): (SyncSender<Vec<u8>>, Receiver<Vec<u8>>) = sync_channel(1);
-    thread::scope(|scope| {
-        let reader = scope.spawn(move || {
-            a.visit(ElementOrder::C, PIECE, |piece| sender.send(piece.to_vec()).map_err(|_| Ended::Unwanted))
-        });
-        let visited = b.visit(ElementOrder::C, PIECE, |piece_b| match receiver.recv() {
-            Ok(piece_a) => visit(&piece_a, piece_b),
-            // The thread has ended: either it failed, which is reported below, or the first tensor is shorter.
-            Err(_) => Err(of_another_length(a).into()),
-        });
-        // A thread that waits for its piece to be taken ends.
-        drop(receiver);
-        match reader.join() {
-            Ok(Err(Ended::Failed(error))) => Err(error.into()),
-            Ok(Err(Ended::Unwanted)) if visited.is_ok() => Err(of_another_length(b).into()),
-            Ok(_) => visited,
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
-    })
 }

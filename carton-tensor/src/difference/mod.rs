@@ -1,9 +1,10 @@
 //! What differs between tensors: between two, and between two lists of them by their names. Elements are compared by the rule of
 //! [`allclose`](crate::allclose), exactly unless the caller gives a [`Tolerance`]; NaN equals NaN, as in self-tests, and -0.0 equals 0.0.
 //!
-//! `elements` compares bytes of elements; `entries` reads those of two tensors of files, in pieces; `report` is what is found; `types` names
+//! `cosine` measures the angle between two tensors; `elements` compares bytes of elements; `entries` reads those of two tensors of files, in pieces; `report` is what is found; `types` names
 //! the types of elements.
 
+mod cosine;
 mod elements;
 mod entries;
 mod report;
@@ -169,12 +170,14 @@ fn compare_variable<T: VariableElement>(a: &VariableTensor<T>, b: &VariableTenso
         b: Shortened(first_b.as_ref()).to_string(),
         difference: None,
     };
-    Compared::Elements(ElementsDifference {
+    Compared::Elements(Box::new(ElementsDifference {
         elements: a.elements().len() as u64,
         differing: 1 + differing.count() as u64,
         largest: Some(first),
         largest_relative: None,
-    })
+        cosine: None,
+        not_finite: 0,
+    }))
 }
 
 fn described(tensor: &Tensor) -> String {

@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use crate::allclose::{NotClose, NotCloseElement};
+use super::elements::Found;
+use crate::allclose::NotCloseElement;
 use crate::any_file::Entry;
 use crate::position::index_of;
 use crate::{Tensor, element_count};
@@ -62,7 +63,7 @@ pub enum Compared {
         by_digest: bool,
     },
     /// Some differ.
-    Elements(ElementsDifference),
+    Elements(Box<ElementsDifference>),
     /// They differ in this, and their elements were not compared.
     Otherwise(String),
     /// They were not compared, for this reason.
@@ -71,7 +72,7 @@ pub enum Compared {
 
 impl Compared {
     pub(super) fn of(found: ElementsDifference) -> Self {
-        if found.differing == 0 { Self::Same { by_digest: false } } else { Self::Elements(found) }
+        if found.differing == 0 { Self::Same { by_digest: false } } else { Self::Elements(Box::new(found)) }
     }
 }
 
@@ -88,6 +89,13 @@ pub struct ElementsDifference {
     pub largest: Option<DifferingElement>,
     /// The element with the largest difference relative to that of the first tensor, among those that are not zero there.
     pub largest_relative: Option<DifferingElement>,
+    /// The cosine of the angle between the tensors as vectors of all their elements, the same to the last bit with any number of threads:
+    /// a · b / (|a| |b|), in float64, and of complex numbers the real part of it. Elements that are not finite in one of the tensors are left out. `None` for strings, for lists of tensors,
+    /// for tensors that are 0 everywhere, and where the sums are too large for float64.
+    pub cosine: Option<f64>,
+    /// The number of elements that the cosine leaves out, because they are NaN or infinite in one of the tensors; of complex numbers, the number of
+    /// their parts.
+    pub not_finite: u64,
 }
 
 /// An element that differs.
@@ -109,7 +117,8 @@ pub struct DifferingElement {
 }
 
 impl ElementsDifference {
-    pub(super) fn new(found: NotClose, shape: &[usize]) -> Self {
+    pub(super) fn new(found: Found, shape: &[usize]) -> Self {
+        let Found { not_close: found, products } = found;
         let element = |element: NotCloseElement| DifferingElement {
             tensor: None,
             index: index_of(usize::try_from(element.position).unwrap_or(usize::MAX), shape),
@@ -122,6 +131,8 @@ impl ElementsDifference {
             differing: found.n_differing,
             largest: found.largest.map(element),
             largest_relative: found.largest_relative.map(element),
+            cosine: products.cosine(),
+            not_finite: products.n_left_out(),
         }
     }
 
@@ -130,6 +141,7 @@ impl ElementsDifference {
         for element in self.largest.iter_mut().chain(&mut self.largest_relative) {
             element.tensor = Some(position);
         }
+        self.cosine = None;
         self
     }
 
@@ -144,6 +156,7 @@ impl ElementsDifference {
         };
         self.elements += other.elements;
         self.differing += other.differing;
+        self.not_finite += other.not_finite;
         if worse(&self.largest, &other.largest) {
             self.largest = other.largest;
         }
@@ -260,7 +273,7 @@ impl TensorsDifference {
                 let elements = a.n_elements().unwrap_or(0) as u64;
                 found.elements = Some(ElementsDifference { elements, ..ElementsDifference::default() });
             }
-            Compared::Elements(elements) => found.elements = Some(elements),
+            Compared::Elements(elements) => found.elements = Some(*elements),
             Compared::Otherwise(reason) => found.reason = Some(reason),
             Compared::No(reason) => {
                 if !has_type_changed {

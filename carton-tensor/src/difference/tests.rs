@@ -160,6 +160,121 @@ fn nan_and_zeros_follow_the_rule_of_self_tests() {
     assert_eq!((relative.index, relative.difference), (vec![1], Some(1.0)));
 }
 
+fn elements(compared: Compared) -> ElementsDifference {
+    let Compared::Elements(found) = compared else { panic!("{compared:?}") };
+    *found
+}
+
+/// The numbers are those of `numpy.dot(a, b) / (numpy.linalg.norm(a) * numpy.linalg.norm(b))` in float64.
+#[test]
+fn the_cosine_is_that_of_numpy() {
+    #[track_caller]
+    fn check(a: RawTensor, b: RawTensor, expected: Option<f64>, not_finite: u64) {
+        let found = elements(compare(&safetensors_file(&a), &safetensors_file(&b)));
+        let is_near = match (found.cosine, expected) {
+            (Some(found), Some(expected)) => (found - expected).abs() < 1e-15,
+            (found, expected) => found.is_none() && expected.is_none(),
+        };
+        assert!(is_near && found.not_finite == not_finite, "{found:?}, {expected:?}");
+    }
+    check(raw(&[1.0_f32, 2.0, 3.0]), raw(&[1.0_f32, 2.0, 4.0]), Some(0.991_460_133_983_667_5), 0);
+    check(raw(&[1.0_f64, -2.0]), raw(&[-1.0_f64, 2.0 + 1e-9]), Some(-1.0), 0);
+    check(raw(&[1_i64, 2]), raw(&[2_i64, -1]), Some(0.0), 0);
+    check(raw(&[f16::from_f32(1.5), f16::ONE]), raw(&[1.5_f32, 1.25]), Some(0.994_309_153_919_809_1), 0);
+    check(
+        raw(&[bf16::from_f32(1.5), bf16::ONE]),
+        raw(&[bf16::from_f32(1.5), bf16::NEG_ONE]),
+        Some(0.384_615_384_615_384_7),
+        0,
+    );
+    let complex = |re: f32, im: f32| crate::Complex::new(re, im);
+    // numpy.vdot(a, b).real / (numpy.linalg.norm(a) * numpy.linalg.norm(b))
+    check(
+        raw(&[complex(1.0, 2.0), complex(0.5, 0.0)]),
+        raw(&[complex(1.0, -2.0), complex(0.0, 0.5)]),
+        Some(-0.571_428_571_428_571_4),
+        0,
+    );
+    check(raw(&[0.0_f32, 0.0]), raw(&[1.0_f32, 0.0]), None, 0);
+    check(raw(&[1e200_f64, 1.0]), raw(&[1e200_f64, 2.0]), None, 0);
+    // Elements that are not finite are left out of both.
+    check(
+        raw(&[1.0_f32, f32::NAN, 2.0, 5.0]),
+        raw(&[1.0_f32, 7.0, 3.0, f32::INFINITY]),
+        Some(0.989_949_493_661_166_5),
+        2,
+    );
+}
+
+/// Blocks in which all elements differ, and others with elements that are not finite, against a loop over all elements.
+#[test]
+fn every_element_counts() {
+    let mut state = 7_u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / 16_777_216.0 - 0.5
+    };
+    let n_elements = 5 * 2048 + 13;
+    let mut a: Vec<f32> = (0..n_elements).map(|_| next()).collect();
+    let mut b: Vec<f32> = a.iter().map(|number| number + next() * 0.01).collect();
+    (a[17], b[17], a[4100]) = (0.0, 0.004, 0.0);
+    let check = |a: &[f32], b: &[f32], rtol: f64, atol: f64| {
+        let (mut differing, mut largest, mut relative) = (0, (0.0, 0), (0.0, 0));
+        for (position, (a, b)) in a.iter().zip(b).enumerate() {
+            if (a - b).abs() <= atol as f32 + rtol as f32 * a.abs() || a == b {
+                continue;
+            }
+            differing += 1;
+            let distance = (f64::from(*a) - f64::from(*b)).abs();
+            let severity = |difference: f64| if difference.is_nan() { f64::INFINITY } else { difference };
+            if severity(distance) > largest.0 {
+                largest = (severity(distance), position);
+            }
+            let of_a = severity(distance / f64::from(a.abs()));
+            if *a != 0.0 && of_a > relative.0 {
+                relative = (of_a, position);
+            }
+        }
+        let options = DifferenceOptions::default().tolerance(Tolerance::new(rtol, atol));
+        let found = elements(compare_with(&safetensors_file(&raw(a)), &safetensors_file(&raw(b)), &options));
+        let (found_largest, found_relative) = (found.largest.unwrap(), found.largest_relative.unwrap());
+        assert_eq!((found.differing, found_largest.index), (differing, vec![largest.1]));
+        assert_eq!(found_relative.index, [relative.1]);
+    };
+    for tolerance in [(0.0, 0.0), (0.01, 0.0), (0.0, 0.002)] {
+        check(&a, &b, tolerance.0, tolerance.1);
+    }
+    b[9000] = f32::INFINITY;
+    check(&a, &b, 0.0, 0.0);
+    b[3000] = f32::NAN;
+    check(&a, &b, 0.0, 0.001);
+}
+
+/// Sums of floats depend on their order, which the kind of file and the number of threads must not change.
+#[test]
+fn the_cosine_is_the_same_however_tensors_are_read() {
+    let numbers = |seed: u64| -> RawTensor {
+        let mut state = seed;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 40) as f32 / 16_777_216.0 - 0.3
+        };
+        raw(&(0..(3 << 17) + 77).map(|_| next()).collect::<Vec<f32>>())
+    };
+    let (a, b) = (numbers(1), numbers(2));
+    let expected = elements(compare(&safetensors_file(&a), &safetensors_file(&b))).cosine.unwrap();
+    for n_threads in [1, 2, 5] {
+        let options = DifferenceOptions { n_threads: Some(n_threads), ..DifferenceOptions::default() };
+        for store in [StoreAs::RAW, StoreAs::RAW.zstd(1)] {
+            let found = elements(compare_with(&safetensors_file(&a), &ztensor_file(&b, store), &options));
+            assert_eq!(found.cosine.map(f64::to_bits), Some(expected.to_bits()));
+        }
+    }
+    let in_memory = |tensor: &RawTensor| tensor.to_numeric().unwrap().into();
+    let found = elements(compare_tensors(&in_memory(&a), &in_memory(&b), &DifferenceOptions::default()));
+    assert_eq!(found.cosine.map(f64::to_bits), Some(expected.to_bits()));
+}
+
 /// Tensors whose files state the same SHA-256 are not read: the bytes of one are damaged here.
 #[test]
 fn stated_digests_are_compared_first() {

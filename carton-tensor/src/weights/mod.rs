@@ -2,12 +2,16 @@
 //! (spec/weights.md). Knows files only by [`TensorFile`](crate::any_file::TensorFile), whatever their format.
 
 mod arena;
+mod blend;
 mod description;
 mod error;
+mod examine;
 mod filter;
+mod fused;
 mod kernels;
 mod load;
 mod load_quantized;
+mod low_rank;
 mod merge;
 mod options;
 mod packed;
@@ -22,11 +26,14 @@ mod schemes;
 mod statistics;
 mod validate;
 
+pub use blend::{Angle, Blend, BlendError, Compute, MergeMethod};
 pub use description::{Description, DescriptionError, ExpectedTensor, Quantization, ValueRange};
 pub use error::WeightsError;
+pub use examine::{Examined, examine, examine_entry};
 pub use filter::Filter;
 pub use load::{TensorMetadata, Weights, file_size, load, load_file, load_metadata};
 pub use load_quantized::{QuantizedWeights, load_quantized};
+pub use low_rank::LowRank;
 pub use merge::merge;
 pub use options::{LoadOptions, LoaderStatistics, Placement};
 pub use packed::{Logical, Packed, PackedError, QuantizationConfig, has_packed, packed, packed_of};

@@ -41,7 +41,7 @@ pub(super) async fn run(arguments: TensorConvertArgs, context: &Context<'_>) -> 
 }
 
 /// Prints what was written.
-fn report(written: &Written, output: &Output) -> Result<Exit, Failure> {
+pub(super) fn report(written: &Written, output: &Output) -> Result<Exit, Failure> {
     output.progress().finish();
     for warning in &written.warnings {
         output.warning(&one_line(warning));

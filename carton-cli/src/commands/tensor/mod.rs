@@ -4,6 +4,7 @@ mod cat;
 mod convert;
 mod diff;
 mod ls;
+mod merge;
 mod plot;
 mod quantize;
 mod quantize_report;
@@ -30,6 +31,7 @@ pub(super) async fn run(command: TensorCommand, context: &Context<'_>) -> Result
         TensorCommand::Diff(arguments) => diff::run(arguments, context).await,
         TensorCommand::Cat(arguments) => cat::run(arguments, context).await,
         TensorCommand::Convert(arguments) => convert::run(arguments, context).await,
+        TensorCommand::Merge(arguments) => merge::run(arguments, context).await,
         TensorCommand::Verify(arguments) => verify::run(arguments, context).await,
         TensorCommand::Validate(arguments) => validate::run(arguments, context).await,
         TensorCommand::Quantize(arguments) => quantize::run(arguments, context).await,

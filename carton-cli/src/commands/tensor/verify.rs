@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use carton_tensor_files::verify;
+use carton_tensor_files::{DeepFindings, VerifyOptions, verify};
 
 use super::Context;
 use crate::args::TensorVerifyArgs;
@@ -21,7 +21,9 @@ pub(super) async fn run(arguments: TensorVerifyArgs, context: &Context<'_>) -> R
             .note("only the tensors of self-tests and examples are read: `carton verify` checks all files of a carton");
     }
     let progress = output.progress().clone();
-    let report = interrupt::blocking(move |token| Ok(verify(&source, &progress.context(token))?)).await?;
+    let mut options = VerifyOptions::default();
+    options.deep = arguments.deep;
+    let report = interrupt::blocking(move |token| Ok(verify(&source, &options, &progress.context(token))?)).await?;
     output.progress().finish();
     let exit = match (report.problems.is_empty(), report.unchecked.is_empty()) {
         (false, _) => Exit::Integrity,
@@ -37,7 +39,9 @@ pub(super) async fn run(arguments: TensorVerifyArgs, context: &Context<'_>) -> R
     for unchecked in &report.unchecked {
         text.push_str(&format!("{} {}\n", output.paint(Role::Notice, "UNCHECKED"), one_line(unchecked)));
     }
-    for finding in &report.findings {
+    let deep = report.deep.as_ref().map(DeepFindings::lines).unwrap_or_default();
+    let notes: Vec<&String> = report.findings.iter().chain(&deep).collect();
+    for finding in &notes {
         text.push_str(&format!("{} {}\n", output.paint(Role::Notice, "NOTE"), one_line(finding)));
     }
     let path = one_line(&path.display().to_string());
@@ -46,7 +50,7 @@ pub(super) async fn run(arguments: TensorVerifyArgs, context: &Context<'_>) -> R
             0 => "no digests".to_owned(),
             digests => format!("{} right", count(digests, "digest")),
         };
-        let notes = match report.findings.len() {
+        let notes = match notes.len() {
             0 => String::new(),
             notes => format!("; {}, no damage", count(notes, "note")),
         };

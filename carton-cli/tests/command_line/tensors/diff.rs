@@ -27,17 +27,17 @@ fn what_differs_is_named() {
     assert_snapshot!(sandbox.carton("tensor diff a.safetensors b.safetensors"), @"
     exit code: 3
     ----- stdout -----
-    CHANGE    DTYPE                SHAPE       DIFFERING  LARGEST DIFFERENCE         RELATIVE  NAME
-    removed   float32              [1]         -          -                          -         gone
-    elements  float32              [2, 2]      2 of 4     NaN at [1, 1]: 1.5 -> NaN  NaN       layer.0.weight
-    shape     float32              [1] -> [2]  -          -                          -         longer
-    dtype     bfloat16 -> float32  [2]         1 of 2     0.5 at [1]: -2.0 -> -2.5   0.25      layer.0.bias
-    added     float32              [1]         -          -                          -         new�[2J
+    CHANGE    DTYPE                SHAPE       DIFFERING  LARGEST DIFFERENCE         RELATIVE  COSINE                  NAME
+    removed   float32              [1]         -          -                          -         -                       gone
+    elements  float32              [2, 2]      2 of 4     NaN at [1, 1]: 1.5 -> NaN  NaN       0.98431 (1 not finite)  layer.0.weight
+    shape     float32              [1] -> [2]  -          -                          -         -                       longer
+    dtype     bfloat16 -> float32  [2]         1 of 2     0.5 at [1]: -2.0 -> -2.5   0.25      0.99655                 layer.0.bias
+    added     float32              [1]         -          -                          -         -                       new�[2J
     3 tensors differ, 1 tensor only in A, 1 tensor only in B, 1 tensor the same
     ----- stderr -----
     ");
     let json = sandbox.carton("tensor diff a.safetensors b.safetensors --only layer.0.weight --json").json();
-    assert_snapshot!(json, @r#"{"a":"a.safetensors","b":"b.safetensors","is_same":false,"same":0,"same_by_digest":0,"tensors":[{"a":{"dtype":"float32","shape":[2,2]},"b":{"dtype":"float32","shape":[2,2]},"change":"elements","elements":{"differing":2,"elements":4,"largest":{"a":"1.5","b":"NaN","difference":null,"index":[1,1]},"largest_relative":{"a":"1.5","b":"NaN","difference":null,"index":[1,1]}},"name":"layer.0.weight"}]}"#);
+    assert_snapshot!(json, @r#"{"a":"a.safetensors","b":"b.safetensors","is_same":false,"same":0,"same_by_digest":0,"tensors":[{"a":{"dtype":"float32","shape":[2,2]},"b":{"dtype":"float32","shape":[2,2]},"change":"elements","elements":{"cosine":0.9843091327750998,"differing":2,"elements":4,"largest":{"a":"1.5","b":"NaN","difference":null,"index":[1,1]},"largest_relative":{"a":"1.5","b":"NaN","difference":null,"index":[1,1]},"not_finite":1},"name":"layer.0.weight"}]}"#);
     let close = sandbox.carton("tensor diff a.safetensors b.safetensors --only layer.0.bias --atol 0.5");
     assert!(close.stdout.contains("0 of 2"), "{close}");
     sandbox.carton("tensor diff a.safetensors a.safetensors").expect_code(0);

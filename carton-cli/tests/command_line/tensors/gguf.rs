@@ -135,9 +135,9 @@ fn blocks_are_converted_when_that_is_wanted() {
     assert_snapshot!(sandbox.carton("tensor diff m.gguf o.zt"), @"
     exit code: 3
     ----- stdout -----
-    CHANGE   DTYPE            SHAPE    DIFFERING  LARGEST DIFFERENCE  RELATIVE  NAME
-    dtype    Q8_0 -> float32  [2, 32]  0 of 64    -                   -         weight
-    removed  Q8_1             [32]     -          -                   -         sums
+    CHANGE   DTYPE            SHAPE    DIFFERING  LARGEST DIFFERENCE  RELATIVE  COSINE  NAME
+    dtype    Q8_0 -> float32  [2, 32]  0 of 64    -                   -         -       weight
+    removed  Q8_1             [32]     -          -                   -         -       sums
     1 tensor differs, 1 tensor only in A, 1 tensor the same
     ----- stderr -----
     ");

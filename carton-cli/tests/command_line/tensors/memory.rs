@@ -89,6 +89,9 @@ fn large_tensors_are_read_in_pieces() {
         "tensor diff zstd.zt raw.zt --read-all",
         "tensor cat x.npy --slice 0:2",
         "tensor cat zstd.zt --slice=-1,:8",
+        "tensor verify raw.zt --deep",
+        "tensor merge zstd.zt raw.zt merged.safetensors",
+        "tensor merge raw.zt zstd.zt merged.zt --method slerp --t 0.5",
     ] {
         let peak = peak(&sandbox, command);
         assert!(peak < LIMIT, "carton {command}: {} MB for a tensor of {} MB", peak >> 20, N_BYTES >> 20);

@@ -10,6 +10,7 @@ mod full_size;
 mod gguf;
 mod ls;
 mod memory;
+mod merge;
 mod onnx;
 mod other_files;
 mod packed;

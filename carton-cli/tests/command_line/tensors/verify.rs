@@ -347,3 +347,48 @@ fn commands_that_read_numbers_compare_their_digests() {
         sandbox.carton("tensor cat w.zt b").expect_code(0);
     }
 }
+
+/// What is odd in numbers is noted, and is no damage.
+#[test]
+fn numbers_are_examined_if_asked() {
+    let sandbox = Sandbox::new();
+    let ones = [1.0_f32; 3];
+    write_safetensors(
+        &sandbox,
+        "odd.safetensors",
+        &[
+            ("embed", floats(&[1.0, 2.0, 3.0, 4.0], &[2, 2])),
+            ("head", floats(&[1.0, 2.0, 3.0, 4.0], &[4])),
+            ("norm.0", floats(&ones, &[3])),
+            ("norm.1", floats(&ones, &[3])),
+            ("broken", floats(&[f32::NAN, f32::INFINITY, 1.0, f32::NAN], &[4])),
+            ("one", floats(&[5.0], &[1])),
+            ("other.one", floats(&[5.0], &[1])),
+        ],
+    );
+    sandbox.carton("tensor convert odd.safetensors odd.zt --zstd 3").expect_code(0);
+    for file in ["odd.safetensors", "odd.zt"] {
+        let outcome = sandbox.carton(&format!("tensor verify {file} --deep")).expect_code(0);
+        for note in [
+            "NOTE `broken` has 2 NaN and 1 infinity among 4 elements",
+            "NOTE the 3 elements of `norm.0` are all equal, 1.0",
+            "NOTE `embed`, `head` have the same bytes, each stored",
+            "; 4 notes, no damage",
+        ] {
+            assert!(outcome.stdout.contains(note), "{note}: {outcome}");
+        }
+        let json = sandbox.carton(&format!("tensor verify {file} --deep --json")).expect_code(0).json();
+        let deep = &json["deep"];
+        assert_eq!((&json["passed"], &deep["examined"]), (&true.into(), &7.into()));
+        assert_eq!(deep["not_finite"][0]["name"], "broken");
+        assert_eq!(
+            (deep["constant"][0]["value"].as_f64(), deep["constant"].as_array().map(Vec::len)),
+            (Some(1.0), Some(2))
+        );
+        assert_eq!(
+            (&deep["copies"][0]["names"], deep["copies"].as_array().map(Vec::len)),
+            (&["embed", "head"].as_slice().into(), Some(1))
+        );
+    }
+    assert!(sandbox.carton("tensor verify odd.safetensors --json").expect_code(0).json().get("deep").is_none());
+}
