@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use carton_tensor::any_file::TensorFile;
+use carton_tensor::checkpoint::FollowLinks;
 use carton_tensor::files::{ElementType, RawTensor};
 use carton_tensor::safetensors::{self, Metadata};
 use carton_tensor::weights::FloatType;
@@ -62,7 +63,7 @@ impl Folder {
 
     fn source(&self, name: &str, tensors: &Tensors) -> TensorSource {
         write(&self.path(name), tensors);
-        open_path(&self.path(name), None, false).unwrap()
+        open_path(&self.path(name), None, false, FollowLinks::default()).unwrap()
     }
 }
 
@@ -170,8 +171,11 @@ fn models_that_do_not_fit_are_refused_by_name() {
     let a = [folder.source("a.safetensors", &named(&[("x", x.clone()), ("ids", ids(1))]))];
     let refused = |other: &[(&str, RawTensor)], options: &MergeOptions| {
         let other = folder.source("b.safetensors", &named(other));
-        let models: Vec<TensorSource> =
-            a.iter().map(|_| open_path(&folder.path("a.safetensors"), None, false).unwrap()).chain([other]).collect();
+        let models: Vec<TensorSource> = a
+            .iter()
+            .map(|_| open_path(&folder.path("a.safetensors"), None, false, FollowLinks::default()).unwrap())
+            .chain([other])
+            .collect();
         let error = merge(&models, None, &folder.path("out.safetensors"), options).unwrap_err();
         assert!(!folder.path("out.safetensors").exists());
         match error {
