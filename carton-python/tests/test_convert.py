@@ -106,3 +106,36 @@ def test_slices_are_those_of_numpy(tmp_path: Path) -> None:
             part[index]  # type: ignore[index]
     with pytest.raises(KeyError):
         tensors.open(tmp_path / "a.safetensors").get_slice("y")
+
+
+def test_models_are_blended(tmp_path: Path) -> None:
+    random = np.random.default_rng(5)
+    models = [{"w": random.normal(size=(40, 30)).astype("f4"), "n": np.arange(3)} for _ in range(3)]
+    paths = [tmp_path / f"{number}.safetensors" for number in range(3)]
+    for path, model in zip(paths, models):
+        safetensors.save_file(model, path)
+    tensors.merge(paths[:2], tmp_path / "m.safetensors", weights=[1, 3])
+    found = tensors.open(tmp_path / "m.safetensors")
+    np.testing.assert_allclose(found["w"], (models[0]["w"] + 3 * models[1]["w"]) / 4, rtol=1e-6, atol=1e-7)
+    assert found["n"].tolist() == [0, 1, 2]
+    tensors.merge(paths[1:], tmp_path / "t.safetensors", method="task-arithmetic", base=paths[0], lambda_=0.5)
+    differences = sum(model["w"] - models[0]["w"] for model in models[1:])
+    np.testing.assert_allclose(tensors.open(tmp_path / "t.safetensors")["w"], models[0]["w"] + 0.5 * differences, atol=1e-6)
+    with pytest.raises(carton.InvalidInputError):
+        tensors.merge(paths, tmp_path / "s.safetensors", method="slerp", t=0.5)
+
+
+def test_adapters_are_merged(tmp_path: Path) -> None:
+    random = np.random.default_rng(6)
+    weight = random.normal(size=(8, 6)).astype("f4")
+    a, b = random.normal(size=(2, 6)).astype("f4"), random.normal(size=(8, 2)).astype("f4")
+    safetensors.save_file({"q.weight": weight}, tmp_path / "m.safetensors")
+    adapter = tmp_path / "adapter"
+    adapter.mkdir()
+    names = {"base_model.model.q.lora_A.weight": a, "base_model.model.q.lora_B.weight": b}
+    safetensors.save_file(names, adapter / "adapter_model.safetensors")
+    (adapter / "adapter_config.json").write_text(
+        json.dumps({"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": ["q"]})
+    )
+    tensors.merge_adapters(tmp_path / "m.safetensors", [adapter], tmp_path / "o.safetensors", scales=[0.5])
+    np.testing.assert_allclose(tensors.open(tmp_path / "o.safetensors")["q.weight"], weight + b @ a, atol=1e-5)

@@ -28,7 +28,7 @@ impl Seed {
 }
 
 /// Folders of the repository whose files with this ending are seeds of a target.
-pub const FOLDERS: [(&str, &str, &str); 12] = [
+pub const FOLDERS: [(&str, &str, &str); 13] = [
     ("archive", "spec/conformance/cartons", ".carton"),
     ("description", "carton-tensor/src/weights/description", ".toml"),
     ("onnx", "runners/onnx/tests/models", ".onnx"),

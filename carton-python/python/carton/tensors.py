@@ -580,7 +580,7 @@ def convert(
     storing = _storing(zstd, digest, version, sparse_below)
     with _progress.reporting(progress) as callback:
         result = _carton.tensor_convert(
-            [_origin(place, (), max_dense, follow_links, offline) for place in several],
+            [_origin(place, max_dense=max_dense, follow_links=follow_links, offline=offline) for place in several],
             os.fspath(output),
             storing,
             converting,
@@ -602,9 +602,10 @@ def merge(
     dtype: Literal["bfloat16", "float16", "float32", "float8_e4m3fn"] | None = None,
     zstd: int | None = None,
     digest: Literal["sha256", "crc32c"] | None = None,
-    version: Literal["1.1", "1.2"] | None = None,
+    version: Literal["1.1", "1.2", "2"] | None = None,
     sparse_below: float | None = None,
     max_dense: int | None = None,
+    follow_links: bool | None = None,
     offline: bool | None = None,
     progress: _Progress = None,
 ) -> Written:
@@ -625,6 +626,7 @@ def merge(
         dtype: The type of the floats that are written; by default that of the models.
         zstd: As in `save`, like `digest`, `version`, `sparse_below` and `progress`.
         max_dense: The largest size in bytes of a sparse tensor when it is made dense; 4 GiB by default.
+        follow_links: As in `open`.
         offline: Whether the network may not be used. By default the configuration says so.
 
     Raises:
@@ -645,8 +647,8 @@ def merge(
         "lambda": lambda_,
         "dtype": dtype,
     }
-    models = [_origin(place, (), max_dense, offline) for place in places]
-    origin = None if base is None else _origin(base, (), max_dense, offline)
+    models = [_origin(place, max_dense=max_dense, follow_links=follow_links, offline=offline) for place in places]
+    origin = None if base is None else _origin(base, max_dense=max_dense, follow_links=follow_links, offline=offline)
     storing = _storing(zstd, digest, version, sparse_below)
     with _progress.reporting(progress) as callback:
         result = _carton.tensor_merge(models, origin, os.fspath(output), storing, merging, progress=callback)
@@ -662,8 +664,9 @@ def merge_adapters(
     dtype: Literal["bfloat16", "float16", "float32", "float8_e4m3fn"] | None = None,
     zstd: int | None = None,
     digest: Literal["sha256", "crc32c"] | None = None,
-    version: Literal["1.1", "1.2"] | None = None,
+    version: Literal["1.1", "1.2", "2"] | None = None,
     max_dense: int | None = None,
+    follow_links: bool | None = None,
     offline: bool | None = None,
     progress: _Progress = None,
 ) -> Written:
@@ -677,6 +680,7 @@ def merge_adapters(
         dtype: The type of the floats that are written; by default that of the model.
         zstd: As in `save`, like `digest`, `version` and `progress`.
         max_dense: The largest size in bytes of a sparse tensor when it is made dense; 4 GiB by default.
+        follow_links: As in `open`.
         offline: Whether the network may not be used. By default the configuration says so.
 
     Raises:
@@ -684,7 +688,7 @@ def merge_adapters(
         Error: Any other failure; see its subclasses.
     """
     storing = _storing(zstd, digest, version, None)
-    model = _origin(place, (), max_dense, offline)
+    model = _origin(place, max_dense=max_dense, follow_links=follow_links, offline=offline)
     adapting = {"adapters": [os.fspath(adapter) for adapter in adapters], "scales": list(scales), "dtype": dtype}
     with _progress.reporting(progress) as callback:
         result = _carton.tensor_merge_adapters(model, os.fspath(output), storing, adapting, progress=callback)
@@ -739,7 +743,7 @@ def quantize(
     storing = _storing(zstd, digest, version, None)
     with _progress.reporting(progress) as callback:
         text = _carton.tensor_quantize(
-            _origin(place, (), max_dense, follow_links, offline), os.fspath(output), storing, quantizing, progress=callback
+            _origin(place, max_dense=max_dense, follow_links=follow_links, offline=offline), os.fspath(output), storing, quantizing, progress=callback
         )
     result = json.loads(text)
     result["quantized"] = [
@@ -779,7 +783,7 @@ def validate(
         >>> report.ok, report.tensors
         (False, 1)
     """
-    origin = _origin(place, (), max_dense, follow_links, offline, digests)
+    origin = _origin(place, max_dense=max_dense, follow_links=follow_links, offline=offline, digests=digests)
     with _progress.reporting(progress) as callback:
         text = _carton.tensor_validate(origin, os.fsdecode(model), dict(sizes or {}), progress=callback)
     found = json.loads(text)
@@ -823,7 +827,7 @@ def verify(
         [Constant(name='layer.weight', value=0.0, elements=12)]
     """
     with _progress.reporting(progress) as callback:
-        origin = _origin(place, (), None, follow_links, offline, False)
+        origin = _origin(place, max_dense=None, follow_links=follow_links, offline=offline, digests=False)
         text = _carton.tensor_verify(origin, deep=deep, progress=callback)
     found = json.loads(text)
     return Verification(ok=found.pop("passed"), deep=_deep(found.pop("deep", None)), **found)
@@ -870,7 +874,7 @@ def diff(
         DifferingElement(index=(0, 0), a='0.0', b='0.5', difference=0.5, tensor=None)
     """
     comparing = {"only": _patterns(only), "rtol": rtol, "atol": atol, "read_all": read_all}
-    before, after = (_origin(place, (), max_dense, follow_links, offline) for place in (a, b))
+    before, after = (_origin(place, max_dense=max_dense, follow_links=follow_links, offline=offline) for place in (a, b))
     with _progress.reporting(progress) as callback:
         return tensors_difference(_carton.tensor_diff(before, after, comparing, progress=callback))
 
@@ -881,10 +885,11 @@ def _patterns(only: str | Iterable[str]) -> list[str]:
 
 def _origin(
     place: AnyPath,
-    only: str | Iterable[str],
+    *,
     max_dense: int | None,
     follow_links: bool | None,
     offline: bool | None,
+    only: str | Iterable[str] = (),
     digests: bool = True,
 ) -> dict[str, Any]:
     return {

@@ -230,7 +230,7 @@ mod tests {
             let found = part.as_ref().map(|part| &**part.bytes()).map_err(|error| error.reason.as_str());
             assert_eq!(found, expected, "{text}");
         };
-        let within = Err("some of these numbers of float4_e2m1 begin or end within a byte");
+        let within = Err("some of these numbers of float4_e2m1fn begin or end within a byte");
         check("1", Ok(&[0x54, 0x76]));
         check(":,2:", Ok(&[0x32, 0x76]));
         check(":,:2", Ok(&[0x10, 0x54]));
