@@ -74,6 +74,9 @@ fn hint(error: &TensorFilesError) -> Option<String> {
             Remedy::Dequantize => "`carton tensor convert --dequantize` makes float32 numbers of quantized tensors".to_owned(),
             remedy => remedy.to_string(),
         }),
+        TensorFilesError::Merge(MergeError::Quantized { .. }) => {
+            text("make the models dense first, with `carton tensor convert --dequantize`")
+        }
         TensorFilesError::NoSuchFile { .. } => text("`carton ls` shows its files"),
         TensorFilesError::NotInGroups { .. } => text("leave it as it is with --only, or leave --group-size out"),
         TensorFilesError::OneFits { .. } => text("choose one with --only NAME, or write an .npz file"),

@@ -396,6 +396,7 @@ pub(crate) fn tensor_merge_adapters(
     let mut options = AdapterOptions::default();
     options.write = storing.options(py)?;
     options.dtype = float_type(py, adapting.dtype.as_deref())?;
+    options.links = links(model.follow_links);
     on_sources(py, vec![model], progress, move |models, context| {
         options.write = options.write.context(context);
         merge_adapters(&models, &with_scales(adapting.adapters, &adapting.scales)?, &output.0, &options)

@@ -1,11 +1,12 @@
 //! A low-rank adapter: which tensors of a model it changes, and how (spec/weights.md §9).
 
 use std::collections::BTreeMap;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use carton_tensor::checkpoint::FollowLinks;
+use carton_tensor::any_file::TensorFileError;
+use carton_tensor::checkpoint::{FollowLinks, path_in};
 use carton_tensor::element_count;
+use carton_tensor::files::{FileBytes, SharedBytes};
 use carton_tensor::weights::{Compute, LowRank};
 
 use crate::adapter_config::AdapterConfig;
@@ -21,6 +22,8 @@ use crate::text::shown_name;
 const PREFIX: &str = "base_model.model.";
 /// The settings, which are beside the tensors.
 const CONFIG: &str = "adapter_config.json";
+/// The file of tensors in the folder of an adapter.
+const TENSORS: &str = "adapter_model.safetensors";
 /// The longest settings that are read.
 const LONGEST_CONFIG: u64 = 4 << 20;
 
@@ -76,22 +79,25 @@ impl Adapter {
     ///
     /// # Errors
     /// It cannot be read, or is more than a product that is added.
-    pub(crate) fn open(path: &Path, scale: f64) -> Result<Self, TensorFilesError> {
+    pub(crate) fn open(path: &Path, scale: f64, links: FollowLinks) -> Result<Self, TensorFilesError> {
         if !scale.is_finite() {
             return Err(wrong(path, format!("its scale is {scale}")));
         }
-        let folder = match path.is_dir() {
-            true => path,
-            false => path.parent().unwrap_or(Path::new("")),
+        let folder = match (path.is_dir(), path.parent()) {
+            (true, _) => path,
+            (false, Some(parent)) if !parent.as_os_str().is_empty() => parent,
+            (false, _) => Path::new("."),
         };
-        let config = folder.join(CONFIG);
-        let text = read_config(&config)?;
-        let config = AdapterConfig::parse(&text).map_err(|problem| wrong(&config, problem))?;
-        let tensors = match (path.is_dir(), path.join("adapter_model.safetensors")) {
-            (true, file) if file.is_file() => file,
+        let text = read_config(folder, links)?;
+        let config = AdapterConfig::parse(&text).map_err(|problem| wrong(&folder.join(CONFIG), problem))?;
+        let tensors = match (path.is_dir(), path.join(TENSORS)) {
+            (true, file) if file.is_file() => {
+                let unusable = |source| TensorFileError::Io { place: file.display().to_string(), source };
+                path_in(path, TENSORS, links).map_err(unusable)?
+            }
             _ => path.to_path_buf(),
         };
-        let source = open_path(&tensors, None, false, FollowLinks::default())?.verifying(true);
+        let source = open_path(&tensors, None, false, links)?.verifying(true);
         let changes = find_changes(&source, &config).map_err(|problem| wrong(&tensors, problem))?;
         Ok(Self { source, changes, scale })
     }
@@ -205,15 +211,15 @@ fn wrong(path: &Path, problem: String) -> TensorFilesError {
     MergeError::Adapter { place: path.display().to_string(), problem }.into()
 }
 
-fn read_config(path: &PathBuf) -> Result<Vec<u8>, TensorFilesError> {
-    let unreadable = |source| TensorFilesError::Io { action: "read", path: path.clone(), source };
-    let file = std::fs::File::open(path).map_err(unreadable)?;
-    let mut text = Vec::new();
-    file.take(LONGEST_CONFIG + 1).read_to_end(&mut text).map_err(unreadable)?;
-    if text.len() as u64 > LONGEST_CONFIG {
-        return Err(wrong(path, format!("it is longer than {LONGEST_CONFIG} bytes")));
+/// Reads the settings in a folder, by the rule for links to the files of a checkpoint.
+fn read_config(folder: &Path, links: FollowLinks) -> Result<SharedBytes, TensorFilesError> {
+    let path = folder.join(CONFIG);
+    let unreadable = |source| TensorFileError::Io { place: path.display().to_string(), source };
+    let file = FileBytes::open(path_in(folder, CONFIG, links).map_err(unreadable)?).map_err(unreadable)?;
+    if file.len() > LONGEST_CONFIG {
+        return Err(wrong(&path, format!("it has {} bytes, expected at most {LONGEST_CONFIG}", file.len())));
     }
-    Ok(text)
+    Ok(file.read(0..file.len()).map_err(unreadable)?)
 }
 
 /// Finds what an adapter does by the names of its tensors. The orientation of square products is left open.

@@ -1,20 +1,20 @@
 //! Writes tensors to a file of another format, piece by piece, or to the shards of a checkpoint.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use carton_tensor::files::PendingFile;
-use carton_tensor::weights::{self, SCALE_SUFFIX};
+use carton_tensor::weights::SCALE_SUFFIX;
 use serde::Serialize;
 
-use crate::already::{left_as_they_are, quantized_already};
 use crate::error::TensorFilesError;
 use crate::groups::Groups;
-use crate::layout::TensorLayout;
 use crate::metadata::Metadata;
 use crate::metered::metered;
 use crate::plan::{Job, check_output, kind, piece, warn_of_lost, warn_of_version};
 use crate::rounded::Rounding;
+use crate::roundings::Roundings;
 use crate::selection::{Selection, check_names};
 use crate::shards;
 use crate::sink::{Complete, Piece, Planned, PlannedKind, Sink};
@@ -66,11 +66,15 @@ pub struct ConvertOptions {
     /// How floats are rounded to another type. Without it, no number changes. Tensors that are quantized already are left as they are, with their scales.
     pub rounding: Option<Rounding>,
     /// The most bytes of tensors in a file, for safetensors. If there are more, several files are written, `NAME-00001-of-00002.safetensors` and so
-    /// on, and their index `NAME.safetensors.index.json` (spec/safetensors.md §7). A larger tensor has a file of its own.
+    /// on, and their index `NAME.safetensors.index.json` (spec/safetensors.md §7). A larger tensor has a file of its own. An index of this name that
+    /// is there is replaced, and removed if one file holds everything. At most [`MAX_SHARDS`] files are written.
     pub shard_size: Option<u64>,
     /// What becomes of the metadata.
     pub metadata: MetadataOptions,
 }
+
+/// The most files of a checkpoint that are written: each is open until all are complete.
+pub const MAX_SHARDS: usize = 500;
 
 /// Writes the tensors of all `sources` to the file at `output`, in the format that its extension names. Values that a format cannot hold are
 /// refused, and rounded only where that is asked for. The file appears under its name when it is complete; of a checkpoint in several files, the index last. The
@@ -80,7 +84,8 @@ pub struct ConvertOptions {
 /// whole, one at a time.
 ///
 /// # Errors
-/// [`TensorFilesError`]; nothing is left behind then.
+/// [`TensorFilesError`]; nothing is left behind then, except that shards which have their names stay if the next one cannot get its name. There is no
+/// index then.
 pub fn convert(
     sources: &[&TensorSource],
     output: &Path,
@@ -140,61 +145,14 @@ pub fn convert(
         Some(limit) => shards::divide(jobs.iter().map(Job::n_bytes), limit),
         None => vec![(0..jobs.len()).collect()],
     };
+    if divided.len() > MAX_SHARDS {
+        return Err(TensorFilesError::TooManyShards { found: divided.len(), limit: MAX_SHARDS });
+    }
     let mut writing = Writing { sources, format, options, groups: &groups, metadata: &metadata, warnings };
     match divided.as_slice() {
         [_] => writing.one_file(output, &jobs),
         divided => writing.several_files(output, &jobs, divided),
     }
-}
-
-/// The tensors that floats are rounded of.
-struct Roundings<'a> {
-    rounding: Option<Rounding>,
-    /// Those that are quantized already, by their source.
-    already: Vec<(&'a TensorSource, BTreeMap<&'a str, &'static str>)>,
-}
-
-impl<'a> Roundings<'a> {
-    fn find(sources: &[&'a TensorSource], rounding: Option<Rounding>) -> Self {
-        let mut already = Vec::new();
-        for source in sources.iter().filter(|_| rounding.is_some()) {
-            let mut of_source = quantized_already(source);
-            // Alone, they are only floats of few bits.
-            of_source.retain(|_, scheme| *scheme != weights::WITHOUT_SCALES);
-            already.push((*source, of_source));
-        }
-        Self { rounding, already }
-    }
-
-    /// Rounds the numbers of a tensor, if they are to be rounded.
-    fn apply(&self, job: &mut Job<'_>) {
-        let is_quantized = self.scheme(job.source, &job.listed.name).is_some() && !is_dequantized(job);
-        let (Some(rounding), PlannedKind::Numbers(dtype, _)) = (self.rounding, &mut job.planned.kind) else { return };
-        if rounding.applies_to(*dtype) && !is_quantized {
-            *dtype = rounding.to.element_type();
-            job.rounding = Some(rounding);
-        }
-    }
-
-    fn scheme(&self, source: &TensorSource, name: &str) -> Option<&'static str> {
-        let mut of_source = self.already.iter().filter(|(other, _)| std::ptr::eq(*other, source));
-        of_source.find_map(|(_, already)| already.get(name).copied())
-    }
-
-    /// Says which tensors are not rounded because they are quantized already.
-    fn left_as_they_are(&self, jobs: &[Job<'a>]) -> Vec<String> {
-        let left = jobs.iter().filter(|job| job.rounding.is_none() && !is_dequantized(job));
-        let left: BTreeMap<&str, &'static str> = left
-            .filter_map(|job| Some((job.listed.name.as_str(), self.scheme(job.source, &job.listed.name)?)))
-            .collect();
-        left_as_they_are(&left)
-    }
-}
-
-/// Whether the numbers of a job are those that quantized ones stand for.
-fn is_dequantized(job: &Job<'_>) -> bool {
-    let is_in_blocks = matches!(job.listed.format, TensorLayout::QuantizedGroup | TensorLayout::Ggml);
-    job.dequantize && (is_in_blocks || job.source.packed_as(&job.listed.name).is_some())
 }
 
 /// What all files of a conversion have in common.
@@ -214,6 +172,9 @@ impl Writing<'_> {
         let complete = self.file(output, &jobs.iter().collect::<Vec<_>>(), &|n_bytes| Ok(meter.advance(n_bytes)?))?;
         self.options.write.context.cancel_token().begin_publishing()?;
         let size = complete.publish()?;
+        if self.options.shard_size.is_some() {
+            remove_index(output)?;
+        }
         let warnings = std::mem::take(&mut self.warnings);
         Ok(Written { path: output.to_path_buf(), shards: Vec::new(), tensors: jobs.len(), size, warnings })
     }
@@ -241,6 +202,8 @@ impl Writing<'_> {
         let weight_map = weight_map.iter().map(|(name, file)| (*name, file.as_str())).collect();
         let index = shards::write_index(&path, weight_map, total)?;
         self.options.write.context.cancel_token().begin_publishing()?;
+        // The index of an earlier checkpoint would name files of both.
+        remove_index(output)?;
         let (mut shards, mut size) = (Vec::with_capacity(files.len()), 0_u64);
         for (path, complete) in files {
             size = size.saturating_add(complete.publish()?);
@@ -281,11 +244,20 @@ impl Writing<'_> {
     fn piece<'j>(&mut self, job: &Job<'j>) -> Result<Piece<'j>, TensorFilesError> {
         let (source, name) = (job.source, &job.listed.name);
         let Some(group) = self.groups.read(source, name)? else { return piece(job, self.format, &mut self.warnings) };
-        if let Some(reader) = source.as_ztensor() {
-            warn_of_lost(&reader.object(name)?, &mut self.warnings)?;
-            warn_of_lost(&reader.object(&format!("{name}{SCALE_SUFFIX}"))?, &mut self.warnings)?;
-        }
+        warn_of_lost(source, name, &mut self.warnings)?;
+        warn_of_lost(source, &format!("{name}{SCALE_SUFFIX}"), &mut self.warnings)?;
         Ok(Piece::Group(Box::new(group)))
+    }
+}
+
+/// Removes the index of several files, if there is one.
+fn remove_index(output: &Path) -> Result<(), TensorFilesError> {
+    let path = shards::index_path(output);
+    match std::fs::remove_file(&path) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+            Err(TensorFilesError::Io { action: "remove", path, source })
+        }
+        _ => Ok(()),
     }
 }
 

@@ -225,6 +225,14 @@ pub enum TensorFilesError {
         /// Its format.
         format: &'static str,
     },
+    /// A checkpoint would have too many files.
+    #[error("the tensors would be in {found} files, expected at most {limit}")]
+    TooManyShards {
+        /// The number of files.
+        found: usize,
+        /// The most that are written.
+        limit: usize,
+    },
     /// Quantized groups are made of the tensors of one file.
     #[error("quantized groups are made of the tensors of one file, and {found} are read")]
     GroupsOfOne {
@@ -467,6 +475,7 @@ impl TensorFilesError {
             }
             Self::Changed(_) => text("try again"),
             Self::NoShards { .. } => text("name a file .safetensors"),
+            Self::TooManyShards { .. } => text("choose a larger size of a file"),
             Self::ScaleNameTaken { .. } => text("a quantized tensor has its scale beside it; leave one as it is"),
             Self::NotInGroups { .. } => text("leave it as it is, or make no groups"),
             Self::Packed(_) => text("leave it out, or convert without dequantizing, which keeps it as it is"),

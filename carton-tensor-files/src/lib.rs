@@ -29,7 +29,7 @@
 //! - `rename`: substitutions in names. Pure.
 //! - `numbers`, `rounded`: tensors of numbers that are written, piece by piece, and rounded on the way.
 //! - `write_options`, `ztensor_output`, `sink`, `metered`: how tensors are stored in a new file, which gets its name when it is complete.
-//! - `plan`, `selection`, `written_metadata`, `already`: what all files made of others have in common: which tensors, in which form, with which
+//! - `plan`, `selection`, `written_metadata`, `already`, `roundings`: what all files made of others have in common: which tensors, in which form, with which
 //!   metadata; which are quantized already.
 //! - `groups`, `shards`, `convert`, `quantize`, `save`: the files that are written.
 //! - `blended`, `merge`: tensors that are computed from those of several models; models that become one.
@@ -62,6 +62,7 @@ mod plan;
 mod quantize;
 mod rename;
 mod rounded;
+mod roundings;
 mod save;
 mod selection;
 mod shards;
@@ -75,7 +76,7 @@ mod write_options;
 mod written_metadata;
 mod ztensor_output;
 
-pub use convert::{ConvertOptions, GroupHandling, Written, convert};
+pub use convert::{ConvertOptions, GroupHandling, MAX_SHARDS, Written, convert};
 pub use deep::{Constant, Copies, DeepFindings, NotFinite};
 pub use diff::{DiffOptions, diff};
 pub use error::{Remedy, TensorFilesError};

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use carton_tensor::context::ProgressEvent;
-use carton_tensor::weights::{FloatType, MergeMethod};
+use carton_tensor::weights::{FloatType, MergeMethod, WITHOUT_SCALES};
 
+use crate::already::quantized_already;
 use crate::blended::{Agreed, Blended, blendable, rounded};
 use crate::convert::Written;
 use crate::error::TensorFilesError;
@@ -15,7 +16,7 @@ use crate::sink::{Piece, Planned, PlannedKind, Sink};
 use crate::source::TensorSource;
 use crate::tensor_info::TensorInfo;
 use crate::text::shown_name;
-use crate::write_options::{OutputFormat, WriteOptions};
+use crate::write_options::WriteOptions;
 use crate::written_metadata::{MetadataOptions, written_metadata};
 
 /// A way of merging models (spec/weights.md §8).
@@ -103,8 +104,9 @@ pub fn merge(
     method.check(models.len()).map_err(MergeError::Method)?;
     let Some((first, others)) = models.split_first() else { return Err(no_model("").into()) };
     check_output(&models, output)?;
-    let format = OutputFormat::of(output)?;
+    let format = options.write.format(output)?;
     let mut warnings: Vec<String> = models.iter().flat_map(|model| model.not_written()).collect();
+    models.iter().try_for_each(|model| check_not_quantized(model))?;
     check_names(first, others)?;
     let mut planned = Vec::new();
     for listed in first.tensors() {
@@ -127,9 +129,7 @@ pub fn merge(
         let mut entries = Vec::with_capacity(models.len());
         for model in &models {
             entries.push(model.entry(&listed.name)?.ok_or_else(|| no_model(model.place()))?);
-            if let Some(reader) = model.as_ztensor() {
-                warn_of_lost(&reader.object(&listed.name)?, &mut warnings)?;
-            }
+            warn_of_lost(model, &listed.name, &mut warnings)?;
             done = done.saturating_add(listed.bytes.unwrap_or(0));
         }
         let from = blendable(first, listed)?;
@@ -151,6 +151,17 @@ pub fn merge(
 
 fn no_model(place: &str) -> MergeError {
     MergeError::NoModel { place: place.to_owned() }
+}
+
+/// Checks that no tensor is quantized with scales of its own.
+fn check_not_quantized(model: &TensorSource) -> Result<(), MergeError> {
+    let quantized = quantized_already(model).into_iter().find(|(_, scheme)| *scheme != WITHOUT_SCALES);
+    match quantized {
+        Some((name, scheme)) => {
+            Err(MergeError::Quantized { place: model.place().to_owned(), name: shown_name(name), scheme })
+        }
+        None => Ok(()),
+    }
 }
 
 /// Checks that all models have tensors of the same names.

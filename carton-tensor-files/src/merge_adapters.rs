@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use carton_tensor::checkpoint::FollowLinks;
 use carton_tensor::context::ProgressEvent;
 use carton_tensor::weights::FloatType;
 
@@ -14,10 +15,11 @@ use crate::merge_error::MergeError;
 use crate::numbers::{EntryNumbers, Numbers};
 use crate::plan::{Job, check_output, kind, piece, warn_of_lost};
 use crate::rounded::Rounding;
+use crate::roundings::Roundings;
 use crate::sink::{Piece, Planned, PlannedKind, Sink};
 use crate::source::TensorSource;
 use crate::text::shown_name;
-use crate::write_options::{OutputFormat, WriteOptions};
+use crate::write_options::WriteOptions;
 use crate::written_metadata::{MetadataOptions, written_metadata};
 
 /// How adapters are merged.
@@ -26,6 +28,8 @@ use crate::written_metadata::{MetadataOptions, written_metadata};
 pub struct AdapterOptions {
     /// The type of the floats that are written; by default that of the model.
     pub dtype: Option<FloatType>,
+    /// Which links to the adapters' files are followed.
+    pub links: FollowLinks,
     /// How tensors are stored.
     pub write: WriteOptions,
 }
@@ -57,34 +61,32 @@ pub fn merge_adapters(
 ) -> Result<Written, TensorFilesError> {
     let context = &options.write.context;
     let [model] = models else { return Err(MergeError::OneModel { found: models.len() }.into()) };
-    let format = OutputFormat::of(output)?;
+    let format = options.write.format(output)?;
     let mut opened = Vec::with_capacity(adapters.len());
     for (path, scale) in adapters {
-        let mut adapter = Adapter::open(path, *scale)?;
+        let mut adapter = Adapter::open(path, *scale, options.links)?;
         adapter.check(model)?;
         opened.push(adapter);
     }
     check_output(&[model].into_iter().chain(opened.iter().map(Adapter::source)).collect::<Vec<_>>(), output)?;
     let mut warnings = model.not_written();
+    let roundings = Roundings::find(&[model], options.dtype.map(|to| Rounding { to, saturate: false }));
     let mut jobs = Vec::new();
     for listed in model.tensors() {
-        let rounding = options.dtype.map(|to| Rounding { to, saturate: false });
-        let planned_kind = kind(listed, format, false);
         let is_changed = opened.iter().any(|adapter| adapter.changes(&listed.name));
-        let (kind, rounding) = match (planned_kind, rounding, listed.element_type) {
-            (PlannedKind::Numbers(dtype, shape), Some(rounding), _) if rounding.applies_to(dtype) => {
-                (PlannedKind::Numbers(rounding.to.element_type(), shape), Some(rounding))
-            }
+        let kind = match (kind(listed, format, false), listed.element_type) {
             // A sparse object of the model becomes a dense one.
-            (PlannedKind::Object { .. }, _, Some(dtype)) if is_changed => {
-                let dtype = options.dtype.map_or(dtype, FloatType::element_type);
-                (PlannedKind::Numbers(dtype, listed.shape.clone().unwrap_or_default()), None)
+            (PlannedKind::Object { .. }, Some(dtype)) if is_changed => {
+                PlannedKind::Numbers(dtype, listed.shape.clone().unwrap_or_default())
             }
-            (kind, ..) => (kind, None),
+            (kind, _) => kind,
         };
         let planned = Planned { name: listed.name.clone(), kind };
-        jobs.push(Job { planned, source: model, listed, dequantize: false, rounding });
+        let mut job = Job { planned, source: model, listed, dequantize: false, rounding: None };
+        roundings.apply(&mut job);
+        jobs.push(job);
     }
+    warnings.extend(roundings.left_as_they_are(&jobs));
     let metadata = written_metadata(&[model], format, &MetadataOptions::default(), &mut warnings)?;
     let planned: Vec<Planned> = jobs.iter().map(|job| job.planned.clone()).collect();
     let mut sink = Sink::create(output, &options.write, &planned, &metadata)?;
@@ -114,9 +116,7 @@ fn changed<'a>(
     let (model, listed) = (job.source, job.listed);
     let again = || TensorFilesError::Changed(format!("tensor `{}` is another one", shown_name(&listed.name)));
     let (Some(entry), Some(dtype)) = (model.entry(&listed.name)?, listed.element_type) else { return Err(again()) };
-    if let Some(reader) = model.as_ztensor() {
-        warn_of_lost(&reader.object(&listed.name)?, warnings)?;
-    }
+    warn_of_lost(model, &listed.name, warnings)?;
     let of_model = PlannedKind::Numbers(dtype, listed.shape.clone().unwrap_or_default());
     let mut numbers: Box<dyn Numbers + 'a> = Box::new(EntryNumbers::new(entry, dtype));
     let last = changing.len().saturating_sub(1);

@@ -52,6 +52,16 @@ pub enum MergeError {
         /// What it is or why it cannot be read.
         what: String,
     },
+    /// A model is quantized: blends of its integers and scales are none of its numbers.
+    #[error("tensor `{name}` of `{place}` is quantized ({scheme})")]
+    Quantized {
+        /// The model.
+        place: String,
+        /// The tensor.
+        name: String,
+        /// How it is quantized.
+        scheme: &'static str,
+    },
     /// A model lacks tensors that another has.
     #[error("`{place}` does not have {} of `{other}`", shown_names(names.iter().map(String::as_str)))]
     Missing {

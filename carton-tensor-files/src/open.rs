@@ -8,8 +8,8 @@ use std::pin::Pin;
 
 use carton_core::tensor::FileBytes;
 use carton_core::{Carton, Config, Location, Open, Place, file_bytes};
-use carton_tensor::any_file::TensorFile;
-use carton_tensor::checkpoint::{FollowLinks, open_beside};
+use carton_tensor::any_file::{TensorFile, TensorFileError};
+use carton_tensor::checkpoint::{FollowLinks, open_beside, path_in};
 use carton_tensor::content::Content;
 use carton_tensor::context::CancelToken;
 
@@ -179,7 +179,7 @@ pub fn open_path(
     let unreadable = |source| TensorFilesError::Io { action: "open", path: path.to_path_buf(), source };
     let metadata = std::fs::metadata(path).map_err(unreadable)?;
     if metadata.is_dir() {
-        return open_path(&checkpoint_in(path)?, only, is_mapped, links);
+        return open_path(&checkpoint_in(path, links)?, only, is_mapped, links);
     }
     if !metadata.is_file() {
         return Err(TensorFilesError::NotAFile { path: path.to_path_buf() });
@@ -197,8 +197,8 @@ pub fn open_path(
     TensorSource::file_at(file, &path.display().to_string(), only, Box::new(beside))
 }
 
-/// The checkpoint in a folder: its index, or the only tensor file.
-fn checkpoint_in(folder: &Path) -> Result<PathBuf, TensorFilesError> {
+/// The checkpoint in a folder: its index, or the only tensor file. The user did not name it, so that it is only followed as a link if its shards would be.
+fn checkpoint_in(folder: &Path, links: FollowLinks) -> Result<PathBuf, TensorFilesError> {
     let unreadable = |source| TensorFilesError::Io { action: "read", path: folder.to_path_buf(), source };
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(unreadable)? {
@@ -208,7 +208,10 @@ fn checkpoint_in(folder: &Path) -> Result<PathBuf, TensorFilesError> {
         names.extend(entry.file_name().into_string().ok().filter(|_| !is_folder));
     }
     match checkpoint::choose(names.iter().map(String::as_str)) {
-        Ok(name) => Ok(folder.join(name)),
+        Ok(name) => {
+            let place = || folder.join(name).display().to_string();
+            path_in(folder, name, links).map_err(|source| TensorFileError::Io { place: place(), source }.into())
+        }
         Err(no_choice) => Err(TensorFilesError::no_choice(&folder.display().to_string(), no_choice)),
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use carton_tensor::element_count;
 use carton_tensor::files::ElementType;
-use carton_tensor::ztensor::{Format, Object, Version};
+use carton_tensor::ztensor::{Format, Version};
 
 use crate::error::TensorFilesError;
 use crate::layout::TensorLayout;
@@ -102,11 +102,8 @@ pub(crate) fn piece<'a>(
         if format == OutputFormat::Ztensor && !becomes_dense && job.rounding.is_none() {
             return Ok(Piece::Object(reader, object));
         }
-        warn_of_lost(&object, warnings)?;
     }
-    if source.as_ztensor2().is_some() && !source.attributes(&listed.name)?.is_empty() {
-        warnings.push(format!("the attributes of `{}` are not written", listed.name));
-    }
+    warn_of_lost(source, &listed.name, warnings)?;
     let numbers: Box<dyn Numbers + 'a> = match (source.entry(&listed.name)?, stored_type(listed)) {
         (Some(entry), Some(dtype)) => Box::new(EntryNumbers::new(entry, dtype)),
         _ => match source.read(&listed.name)? {
@@ -134,18 +131,26 @@ fn stored_type(listed: &TensorInfo) -> Option<ElementType> {
     }
 }
 
-/// Warns about attributes and components that are lost because only the tensor of an object is written.
-pub(crate) fn warn_of_lost(object: &Object<'_>, warnings: &mut Vec<String>) -> Result<(), TensorFilesError> {
-    let name = object.name();
+/// Warns about attributes and components that are lost because only the tensor of an object of a zTensor file is written.
+pub(crate) fn warn_of_lost(
+    source: &TensorSource,
+    name: &str,
+    warnings: &mut Vec<String>,
+) -> Result<(), TensorFilesError> {
+    if source.as_ztensor2().is_some() && !source.attributes(name)?.is_empty() {
+        warnings.push(format!("the attributes of `{}` are not written", shown_name(name)));
+    }
+    let Some(reader) = source.as_ztensor() else { return Ok(()) };
+    let object = reader.object(name)?;
     if !object.attributes()?.is_empty() && object.format() != Format::QuantizedGroup {
-        warnings.push(format!("the attributes of `{name}` are not written"));
+        warnings.push(format!("the attributes of `{}` are not written", shown_name(name)));
     }
     // The other components of a group are used to compute its numbers, and unknown formats are refused elsewhere.
     let needed = object.format().required_components();
     let further = object.components().map(|component| component.role()).filter(|role| !needed.contains(role));
     let further: Vec<&str> = further.collect();
     if !further.is_empty() && object.format() != Format::QuantizedGroup {
-        warnings.push(format!("not written of `{name}`, beside its numbers: `{}`", further.join("`, `")));
+        warnings.push(format!("not written of `{}`, beside its numbers: `{}`", shown_name(name), further.join("`, `")));
     }
     Ok(())
 }

@@ -248,7 +248,7 @@ pub fn quantize(
                 continue;
             }
             Role::Group(group_size) => {
-                warn_of_lost(source, listed, &mut warnings)?;
+                plan::warn_of_lost(source, &listed.name, &mut warnings)?;
                 let matrix = weights::quantize_groups(&read(source, listed)?, *group_size, &settings.numbers());
                 let matrix = matrix.map_err(|error| TensorFilesError::not_in_groups(&listed.name, error))?;
                 quantized.push(QuantizedInfo::of_group(&listed.name, &matrix));
@@ -256,7 +256,7 @@ pub fn quantize(
                 sink.write(planned, &Piece::Group(Box::new(group)))?;
             }
             Role::Integers => {
-                warn_of_lost(source, listed, &mut warnings)?;
+                plan::warn_of_lost(source, &listed.name, &mut warnings)?;
                 let quantizer = quantizer(&mut quantizers, source, listed, settings)?;
                 let integers = Rc::new(QuantizedNumbers { quantizer: Rc::clone(&quantizer), error: Cell::new(None) });
                 sink.write(planned, &Piece::Numbers(Box::new(Rc::clone(&integers))))?;
@@ -270,21 +270,6 @@ pub fn quantize(
     let written = Written { path, shards: Vec::new(), tensors: planned.len(), size, warnings };
     let unchanged = roles.iter().filter(|(_, role)| matches!(role, Role::AsItIs)).count();
     Ok(QuantizeReport::new(written, quantized, unchanged))
-}
-
-fn warn_of_lost(
-    source: &TensorSource,
-    listed: &TensorInfo,
-    warnings: &mut Vec<String>,
-) -> Result<(), TensorFilesError> {
-    if let Some(reader) = source.as_ztensor() {
-        let object = reader.object(&listed.name)?;
-        plan::warn_of_lost(&object, warnings)?;
-    }
-    if source.as_ztensor2().is_some() && !source.attributes(&listed.name)?.is_empty() {
-        warnings.push(format!("the attributes of `{}` are not written", listed.name));
-    }
-    Ok(())
 }
 
 fn read(source: &TensorSource, listed: &TensorInfo) -> Result<RawTensor, TensorFilesError> {

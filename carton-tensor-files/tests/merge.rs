@@ -5,14 +5,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use carton_tensor::any_file::TensorFile;
+use carton_tensor::any_file::{TensorFile, TensorFileFormat};
 use carton_tensor::checkpoint::FollowLinks;
 use carton_tensor::files::{ElementType, RawTensor};
 use carton_tensor::safetensors::{self, Metadata};
 use carton_tensor::weights::FloatType;
 use carton_tensor_files::{
-    AdapterOptions, MergeOptions, MethodKind, TensorFilesError, TensorSource, merge, merge_adapters, open_path,
-    with_scales,
+    AdapterOptions, ConvertOptions, MergeOptions, MethodKind, TensorFilesError, TensorSource, ZtensorVersion, convert,
+    merge, merge_adapters, open_path, with_scales,
 };
 
 /// Tensors by their names.
@@ -256,4 +256,48 @@ fn adapters_are_merged_as_peft_does() {
             compare(&others(&found), &others(&expected), 0.0, &[]);
         }
     }
+}
+
+/// What the other commands do with quantized tensors, and with version 2 of zTensor, merging does too.
+#[test]
+fn quantized_tensors_and_versions() {
+    let folder = Folder::new();
+    let bytes = |dtype, shape: &[usize], bytes: Vec<u8>| RawTensor::new(dtype, shape.to_vec(), bytes.into()).unwrap();
+    let quantized = named(&[
+        ("k.weight", bytes(ElementType::Float8E4m3Fn, &[2], vec![0x38, 0x40])),
+        ("k.weight_scale", floats(&[0.1], &[])),
+        ("q.weight", floats(&[1.0, 2.0, 3.0, 4.0], &[2, 2])),
+    ]);
+    let models = [folder.source("a.safetensors", &quantized), folder.source("b.safetensors", &quantized)];
+    let output = folder.path("out.safetensors");
+    let error = merge(&models, None, &output, &MergeOptions::default()).unwrap_err().to_string();
+    assert!(error.contains("`k.weight` of") && error.contains("is quantized (8 bits or fewer)"), "{error}");
+
+    fs::create_dir(folder.path("adapter")).unwrap();
+    let config = r#"{"peft_type": "LORA", "r": 1, "lora_alpha": 1, "target_modules": ["q"]}"#;
+    fs::write(folder.path("adapter/adapter_config.json"), config).unwrap();
+    let adapter = named(&[
+        ("base_model.model.q.lora_A.weight", floats(&[1.0, 0.0], &[1, 2])),
+        ("base_model.model.q.lora_B.weight", floats(&[0.0, 1.0], &[2, 1])),
+    ]);
+    write(&folder.path("adapter/adapter_model.safetensors"), &adapter);
+    let adapters = with_scales(vec![folder.path("adapter")], &[]).unwrap();
+    let mut options = AdapterOptions::default();
+    options.dtype = Some(FloatType::BFloat16);
+    let written = merge_adapters(&models[..1], &adapters, &output, &options).unwrap();
+    assert!(written.warnings.iter().any(|warning| warning.contains("quantized already")), "{:?}", written.warnings);
+    let found = read(&output);
+    let of = |name: &str| found.iter().find(|(other, _)| other == name).unwrap().1.clone();
+    assert_eq!([of("k.weight"), of("k.weight_scale")], [quantized[0].1.clone(), quantized[1].1.clone()]);
+    assert_eq!(of("q.weight").to_f32().unwrap(), [1.0, 2.0, 4.0, 4.0]);
+
+    options.dtype = None;
+    options.write.version = Some(ZtensorVersion::V2);
+    let ours = folder.path("model.zt");
+    convert(&[&models[0]], &ours, &ConvertOptions::default()).unwrap();
+    let model = [open_path(&ours, None, false, FollowLinks::default()).unwrap()];
+    let output = folder.path("out.zt");
+    merge_adapters(&model, &adapters, &output, &options).unwrap();
+    assert_eq!(TensorFile::open(&output).unwrap().format(), TensorFileFormat::ZTensor2);
+    assert_eq!(read(&output).len(), 3);
 }

@@ -331,12 +331,13 @@ fn links_inside_of_the_folder_are_followed_by_all() {
     }
     let index = cache.path().join("snapshots/main/m.safetensors.index.json");
     let open = |links| Sharded::open_following(&index, links, |path| FileBytes::open(path));
-    assert_eq!(open(FollowLinks::Inside).unwrap().read("c").unwrap(), tensor(3, 0));
+    assert_eq!(open(FollowLinks::Own).unwrap().read("c").unwrap(), tensor(3, 0));
+    // The index is a link out of its folder there.
+    assert!(matches!(open(FollowLinks::Inside), Err(ShardedError::Outside { owner: None, .. })));
     // A link to another place in the cache leads elsewhere.
     fs::remove_file(cache.path().join("snapshots/main").join(file)).unwrap();
     fs::copy(place.path(file), cache.path().join("snapshots/other")).unwrap();
     symlink("../other", cache.path().join("snapshots/main").join(file)).unwrap();
-    assert!(matches!(open(FollowLinks::Inside), Err(ShardedError::Outside { owner: None, .. })));
     assert!(open(FollowLinks::Own).is_ok());
 }
 
@@ -391,6 +392,18 @@ fn links_of_other_users_do_not_lead_out_of_the_folder() {
     check(FollowLinks::Own, Err(Some(OTHER)));
     let error = open_following(&place, FollowLinks::Own).unwrap_err().to_string();
     assert!(error.contains("outside of its folder, by way of a link that another user made (uid 12345)"), "{error}");
+    // A stranger's link to an index elsewhere does not make its folder one of the checkpoint's.
+    lchown(place.path(file), Some(0), None).unwrap();
+    let elsewhere = Checkpoint::new();
+    let planted = tempfile::tempdir().unwrap();
+    for name in ["m.safetensors.index.json", "m-00001-of-00002.safetensors", file] {
+        symlink(elsewhere.path(name), planted.path().join(name)).unwrap();
+        lchown(planted.path().join(name), Some(OTHER), None).unwrap();
+    }
+    let index = planted.path().join("m.safetensors.index.json");
+    let open = |links| Sharded::open_following(&index, links, |path| FileBytes::open(path));
+    assert!(matches!(open(FollowLinks::Own), Err(ShardedError::Outside { owner: Some(OTHER), .. })));
+    assert!(open(FollowLinks::All).is_ok());
     // A folder above the checkpoint is what the caller named.
     let above = tempfile::tempdir().unwrap();
     symlink(place.0.path(), above.path().join("model")).unwrap();

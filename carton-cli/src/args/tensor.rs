@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use carton_tensor::checkpoint::FollowLinks;
 use carton_tensor::weights::FloatType;
 use carton_tensor::ztensor::{DigestAlgorithm, Version};
 use carton_tensor_files::{MethodKind, Rename, ZtensorVersion};
@@ -149,6 +150,12 @@ pub(crate) struct LinksArgs {
     /// Follow links that other users made from the files of a checkpoint to files elsewhere
     #[arg(long)]
     pub(crate) follow_links: bool,
+}
+
+impl From<LinksArgs> for FollowLinks {
+    fn from(links: LinksArgs) -> Self {
+        if links.follow_links { Self::All } else { Self::default() }
+    }
 }
 
 /// Which tensors.

@@ -5,9 +5,9 @@ use std::io::{Read, Seek};
 use std::ops::Range;
 use std::path::Path;
 
-use crate::checkpoint::{Folder, FollowLinks, ShardKind, Sharded};
+use crate::checkpoint::{FollowLinks, ShardKind, Sharded};
 use crate::content::Content;
-use crate::files::{Beside, FileBytes, FileReader, Visit, open_inside};
+use crate::files::{Beside, FileBytes, FileReader, Folder, Visit};
 use crate::gguf::{self, Split};
 use crate::npy::{self, ArrayInfo, NpyError, Npz};
 use crate::onnx;
@@ -164,8 +164,7 @@ impl TensorFile {
         }
         let is_onnx = is_onnx(&start, &place);
         let beside = |name: &str| match is_onnx {
-            // The model says where its data is, so that a stranger could name any file that a link leads to.
-            true => open_inside(path, name, &open),
+            true => Folder::of_model(path, links)?.open(name, &open),
             false => Folder::of(path, links)?.open(name, &open),
         };
         Self::of_start(bytes, place, start, Some(&beside))

@@ -6,10 +6,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::error::{LISTED, MAX_ELSEWHERE, ShardedError};
-use super::folder::{Folder, FollowLinks, UnusableFile};
 use super::series::{Numbered, check_series};
 use super::shard::{Shard, ShardKind};
 use crate::files::{FileBytes, RawTensor};
+use crate::files::{Folder, FollowLinks, UnusableFile};
 use crate::parallel::par_map;
 use crate::safetensors::{ShardIndex, ShardIndexError};
 

@@ -10,6 +10,7 @@ mod element_type;
 mod file_bytes;
 #[cfg(feature = "torch")]
 mod file_reader;
+mod folder;
 mod pending;
 #[cfg(any(feature = "gguf", feature = "safetensors", feature = "torch"))]
 mod quoted;
@@ -22,12 +23,15 @@ mod widening;
 
 #[cfg(any(feature = "gguf", feature = "onnx"))]
 pub use beside::Beside;
-#[cfg(feature = "onnx")]
-pub(crate) use beside::open_inside;
 pub use element_type::ElementType;
 pub use file_bytes::{FileBytes, ReadAt};
 #[cfg(feature = "torch")]
 pub(crate) use file_reader::FileReader;
+#[cfg(any(feature = "onnx", feature = "ztensor"))]
+pub(crate) use folder::Folder;
+#[cfg(feature = "weights")]
+pub use folder::path_in;
+pub use folder::{FollowLinks, UnusableFile, open_beside};
 pub use pending::PendingFile;
 #[cfg(any(feature = "gguf", feature = "safetensors", feature = "torch"))]
 pub(crate) use quoted::quoted;

@@ -13,7 +13,7 @@ use super::model::Model;
 use super::onnx_type::OnnxType;
 use super::source::FileSource;
 use super::tensor::{Data, TensorInfo};
-use crate::files::{Beside, FileBytes, RawTensor, Visit, open_inside};
+use crate::files::{Beside, FileBytes, Folder, FollowLinks, RawTensor, Visit};
 use crate::{AlignedBytes, StringTensor};
 
 /// The elements that are in memory at a time where they are collected.
@@ -46,7 +46,10 @@ impl Reader {
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OnnxError> {
         let (path, place) = (path.as_ref(), path.as_ref().display().to_string());
         match FileBytes::open(path) {
-            Ok(bytes) => Self::new(bytes, place, Some(&|name| open_inside(path, name, |file| FileBytes::open(file)))),
+            Ok(bytes) => {
+                let open = |file: &Path| FileBytes::open(file);
+                Self::new(bytes, place, Some(&|name| Folder::of_model(path, FollowLinks::Own)?.open(name, open)))
+            }
             Err(source) => Err(OnnxError::Io { place, source }),
         }
     }

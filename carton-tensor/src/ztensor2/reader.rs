@@ -14,7 +14,7 @@ use super::pieces::{Growing, Pieces};
 use super::seekable::Encoded;
 use super::shards::Shards;
 use super::{ZTensor2Error, content, sparse};
-use crate::files::{Beside, ElementType, FileBytes, RawTensor, SharedBytes, Visit};
+use crate::files::{Beside, ElementType, FileBytes, FollowLinks, RawTensor, SharedBytes, Visit, open_beside};
 use crate::ztensor::{Checks, Name};
 
 /// The bytes that are read at a time where nobody says how many.
@@ -37,7 +37,7 @@ impl Reader {
     /// As [`new`](Self::new).
     pub fn open(path: impl AsRef<Path>) -> Result<Self, ZTensor2Error> {
         let path = path.as_ref();
-        let beside = |name: &str| FileBytes::open(path.with_file_name(name));
+        let beside = |name: &str| open_beside(path, name, FollowLinks::default());
         Self::new(FileBytes::open(path)?, &path.to_string_lossy(), Some(&beside))
     }
 

@@ -37,6 +37,7 @@ pub(super) async fn run(arguments: TensorMergeArgs, context: &Context<'_>) -> Re
     } else {
         let adapters = with_scales(arguments.lora, &arguments.lora_scale)?;
         let mut options = AdapterOptions::default();
+        options.links = arguments.links.into();
         options.dtype = arguments.dtype.map(Into::into);
         interrupt::blocking(move |token| {
             options.write = write.context(progress.context(token));

@@ -1,7 +1,6 @@
 //! Opening what the tensors come from, and what all commands do with it.
 
 use carton_core::{ErrorKind, Location, Open, Place};
-use carton_tensor::checkpoint::FollowLinks;
 use carton_tensor_files::{TensorFilesError, TensorLocation, TensorSource};
 
 use super::super::{Context, open, set};
@@ -24,7 +23,7 @@ pub(super) async fn try_open_source(
     let progress = open::progress(context);
     let opening = carton_tensor_files::open(location.clone())
         .config(context.config.clone())
-        .follow_links(if source.links.follow_links { FollowLinks::All } else { FollowLinks::default() })
+        .follow_links(source.links.into())
         .cancel_token(interrupt::token())
         .opening(move |open| set(open, progress.clone(), Open::progress));
     match (opening.await, location) {

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::files::FileBytes;
+use super::FileBytes;
 
 /// Which symbolic links beside an index are followed if they lead to a file elsewhere than in its folder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,26 +47,50 @@ impl From<UnusableFile> for io::Error {
 /// The folder of an index, or of another file that says what is beside it.
 pub(crate) struct Folder {
     /// The folder, as the caller named it.
-    pub(super) named: PathBuf,
-    /// The canonical form of the same folder, and the folder that holds the file itself if that is a link.
-    real: [PathBuf; 2],
+    pub(crate) named: PathBuf,
+    /// The canonical form of the same folder.
+    real: PathBuf,
+    /// The folder that holds the file itself, if that is a link which is followed.
+    of_target: Option<PathBuf>,
     links: FollowLinks,
+    /// Whether links of the user to files elsewhere are followed, if `links` is [`FollowLinks::Own`].
+    own_lead_out: bool,
 }
 
 impl Folder {
-    /// The folder of a file.
+    /// The folder of a file that lists the names of its parts, such as an index.
     ///
     /// # Errors
     /// IO.
     pub(crate) fn of(file: &Path, links: FollowLinks) -> io::Result<Self> {
+        Self::new(file, links, true)
+    }
+
+    /// The folder of a file that says in which files its data is, by any paths. Its author could name what a link of the user leads to, so that links
+    /// lead elsewhere only with [`FollowLinks::All`].
+    ///
+    /// # Errors
+    /// IO.
+    pub(crate) fn of_model(file: &Path, links: FollowLinks) -> io::Result<Self> {
+        Self::new(file, links, false)
+    }
+
+    fn new(file: &Path, links: FollowLinks, own_lead_out: bool) -> io::Result<Self> {
         let named = match file.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
             _ => PathBuf::from("."),
         };
-        let folder = fs::canonicalize(&named)?;
+        let real = fs::canonicalize(&named)?;
         let mut target = fs::canonicalize(file)?;
         target.pop();
-        Ok(Self { named, real: [folder, target], links })
+        // What a stranger's link leads to need not belong to the stranger, and neither need the files beside it.
+        let is_followed = match (links, file.file_name().and_then(|name| name.to_str())) {
+            (FollowLinks::All, _) => true,
+            (FollowLinks::Own, Some(name)) => cfg!(unix) && foreign_link(&real, name)?.is_none(),
+            (FollowLinks::Inside, _) | (FollowLinks::Own, None) => false,
+        };
+        let of_target = Some(target).filter(|target| is_followed && *target != real);
+        Ok(Self { named, real, of_target, links, own_lead_out })
     }
 
     /// Returns the canonical path of the file of a name in the folder.
@@ -75,11 +99,13 @@ impl Folder {
     /// IO; [`UnusableFile`] as an [`io::Error`].
     pub(crate) fn resolve(&self, name: &str) -> io::Result<PathBuf> {
         let target = fs::canonicalize(self.named.join(name))?;
-        let is_inside = self.real.iter().any(|folder| target.starts_with(folder));
+        let folders = [Some(&self.real), self.of_target.as_ref()];
+        let is_inside = folders.into_iter().flatten().any(|folder| target.starts_with(folder));
         if !is_inside && self.links != FollowLinks::All {
-            let owner = foreign_link(&self.real[0], name)?;
+            let owner = foreign_link(&self.real, name)?;
             // Links of other systems have no owners that say who made them.
-            if owner.is_some() || self.links == FollowLinks::Inside || cfg!(not(unix)) {
+            let is_own = self.links == FollowLinks::Own && self.own_lead_out && cfg!(unix);
+            if owner.is_some() || !is_own {
                 return Err(UnusableFile::Link { target, owner }.into());
             }
         }
@@ -106,6 +132,16 @@ impl Folder {
 /// IO; [`UnusableFile`] as an [`io::Error`].
 pub fn open_beside(file: &Path, name: &str, links: FollowLinks) -> io::Result<FileBytes> {
     Folder::of(file, links)?.open(name, |path| FileBytes::open(path))
+}
+
+/// The path of a file that was chosen by its name in a folder, if `links` says that it may be a link to where it leads.
+///
+/// # Errors
+/// IO; [`UnusableFile`] as an [`io::Error`].
+pub fn path_in(folder: &Path, name: &str, links: FollowLinks) -> io::Result<PathBuf> {
+    let (named, real) = (folder.to_owned(), fs::canonicalize(folder)?);
+    Folder { named, real, of_target: None, links, own_lead_out: true }.resolve(name)?;
+    Ok(folder.join(name))
 }
 
 /// Follows the links from a name in a canonical folder to the file. Returns the owner of the first link that neither this process's user nor
