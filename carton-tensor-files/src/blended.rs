@@ -1,6 +1,7 @@
 //! Tensors of numbers that are computed from those of several models.
 
 use carton_tensor::any_file::{Entry, of_another_length, visit_in_step};
+use carton_tensor::context::Context;
 use carton_tensor::files::ElementType;
 use carton_tensor::weights::{Angle, Blend, Compute, FloatType, MergeMethod};
 
@@ -20,13 +21,19 @@ pub(crate) struct Blended<'a> {
     entries: Vec<Entry<'a>>,
     from: ElementType,
     method: &'a MergeMethod,
+    context: &'a Context,
 }
 
 impl<'a> Blended<'a> {
     /// Blends the numbers of these tensors, which are of type `from`.
-    pub(crate) fn new(entries: Vec<Entry<'a>>, from: ElementType, method: &'a MergeMethod) -> Self {
+    pub(crate) fn new(
+        entries: Vec<Entry<'a>>,
+        from: ElementType,
+        method: &'a MergeMethod,
+        context: &'a Context,
+    ) -> Self {
         let name = entries.first().map_or("", Entry::name).to_owned();
-        Self { name, entries, from, method }
+        Self { name, entries, from, method, context }
     }
 
     /// The type in which tensors of type `from` are blended; `None` if they are not.
@@ -51,11 +58,14 @@ impl<'a> Blended<'a> {
 
     fn angle(&self) -> Result<Angle, TensorFilesError> {
         let mut angle = Angle::default();
-        visit_in_step(&self.entries, AT_ONCE, |pieces| match *pieces {
-            [a, b] if a.len() == b.len() => {
-                angle.add((self.from, a), (self.from, b)).ok_or_else(|| self.of_other_lengths())
+        visit_in_step(&self.entries, AT_ONCE, |pieces| {
+            self.context.check()?;
+            match *pieces {
+                [a, b] if a.len() == b.len() => {
+                    angle.add((self.from, a), (self.from, b)).ok_or_else(|| self.of_other_lengths())
+                }
+                _ => Err(self.of_other_lengths()),
             }
-            _ => Err(self.of_other_lengths()),
         })?;
         Ok(angle)
     }

@@ -168,7 +168,7 @@ struct Writing<'a> {
 impl Writing<'_> {
     fn one_file(&mut self, output: &Path, jobs: &[Job<'_>]) -> Result<Written, TensorFilesError> {
         let total = jobs.iter().map(Job::n_bytes).fold(0, u64::saturating_add);
-        let meter = self.options.write.context.meter("converting", total);
+        let meter = self.options.write.context.meter("converting", self.passes().saturating_mul(total));
         let complete = self.file(output, &jobs.iter().collect::<Vec<_>>(), &|n_bytes| Ok(meter.advance(n_bytes)?))?;
         self.options.write.context.cancel_token().begin_publishing()?;
         let size = complete.publish()?;
@@ -186,7 +186,7 @@ impl Writing<'_> {
         divided: &[Vec<usize>],
     ) -> Result<Written, TensorFilesError> {
         let total = jobs.iter().map(Job::n_bytes).fold(0, u64::saturating_add);
-        let meter = self.options.write.context.meter("converting", total);
+        let meter = self.options.write.context.meter("converting", self.passes().saturating_mul(total));
         let mut files: Vec<(PathBuf, Complete)> = Vec::with_capacity(divided.len());
         let mut weight_map: BTreeMap<&str, String> = BTreeMap::new();
         for (position, shard) in divided.iter().enumerate() {
@@ -212,6 +212,11 @@ impl Writing<'_> {
         publish_index(index, &path)?;
         let warnings = std::mem::take(&mut self.warnings);
         Ok(Written { path, shards, tensors: jobs.len(), size, warnings })
+    }
+
+    /// How often numbers are read. Whether a tensor becomes sparse is known when all of it was read.
+    fn passes(&self) -> u64 {
+        if self.options.write.sparse_below.is_some() { 2 } else { 1 }
     }
 
     /// Writes one file, which has no name yet.

@@ -74,13 +74,13 @@ impl DeepFindings {
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let not_finite = self.not_finite.iter().map(|found| {
-            let (name, elements) = (shown_name(&found.name), count_of(found.elements, "element"));
+            let (name, elements) = (shown_name(&found.name), count(found.elements, "element"));
             let infinities = if found.infinite == 1 { "infinity" } else { "infinities" };
             format!("`{name}` has {} NaN and {} {infinities} among {elements}", found.nan, found.infinite)
         });
         let constant = self.constant.iter().map(|found| {
             let value = found.value.map(|value| format!(", {value:?}")).unwrap_or_default();
-            format!("the {} of `{}` are all equal{value}", count_of(found.elements, "element"), shown_name(&found.name))
+            format!("the {} of `{}` are all equal{value}", count(found.elements, "element"), shown_name(&found.name))
         });
         let copies = self.copies.iter().map(|found| {
             let stored = if found.is_shared { "stored once" } else { "each stored" };
@@ -89,10 +89,6 @@ impl DeepFindings {
         let not_examined = self.not_examined.iter().map(|line| format!("not examined: {line}"));
         not_finite.chain(constant).chain(copies).chain(not_examined).collect()
     }
-}
-
-fn count_of(number: u64, singular: &str) -> String {
-    count(usize::try_from(number).unwrap_or(usize::MAX), singular)
 }
 
 /// Reads the numbers of all tensors, each once and in pieces. What is damaged is left to other checks.

@@ -134,7 +134,7 @@ pub fn merge(
         }
         let from = blendable(first, listed)?;
         let numbers: Box<dyn Numbers + '_> = match Blended::computed_in(from) {
-            Some(_) => rounded(&listed.name, Box::new(Blended::new(entries, from, &method)), &planned.kind),
+            Some(_) => rounded(&listed.name, Box::new(Blended::new(entries, from, &method, context)), &planned.kind),
             None => Box::new(Agreed::new(entries, from)),
         };
         sink.write(planned, &Piece::Numbers(numbers))?;
