@@ -129,7 +129,7 @@ fn work_ends_when_it_is_cancelled() {
             || LoadOptions::default().context(Context::watched(|_, cancel_token| assert!(cancel_token.cancel())));
         check(weights::load(&path, &options()).map(drop));
         check(weights::load_quantized(&path, &options(), &QuantizeOptions::default()).map(drop));
-        check(weights::merge([&path], &output, &options()).map(drop));
+        check(weights::join([&path], &output, &options()).map(drop));
         check(weights::validate(&TensorFile::open(&path).unwrap(), &description, &options()).map(drop));
         assert!(!output.exists());
     }
@@ -234,7 +234,7 @@ fn shards_merge_into_one_file() {
     let inputs = [path("1.safetensors"), path("2.zt")];
     for (output, format) in [("all.safetensors", TensorFileFormat::Safetensors), ("all.zt", TensorFileFormat::ZTensor)]
     {
-        let statistics = weights::merge(&inputs, path(output), &LoadOptions::default()).unwrap();
+        let statistics = weights::join(&inputs, path(output), &LoadOptions::default()).unwrap();
         assert_eq!(statistics.n_tensors, 5);
         let file = TensorFile::open(path(output)).unwrap();
         assert_eq!(file.format(), format);
@@ -249,7 +249,7 @@ fn shards_merge_into_one_file() {
     write_safetensors(&path("3.safetensors"), &all[1..2], &[]);
     write_safetensors(&path("4.safetensors"), &all[2..3], &[("part", "4")]);
     let merge =
-        |other: &str| weights::merge([path("1.safetensors"), path(other)], path("bad.zt"), &LoadOptions::default());
+        |other: &str| weights::join([path("1.safetensors"), path(other)], path("bad.zt"), &LoadOptions::default());
     let error = merge("3.safetensors").unwrap_err();
     assert!(matches!(error, WeightsError::Duplicate { .. }) && error.to_string().contains("`empty`"), "{error}");
     assert!(matches!(merge("4.safetensors"), Err(WeightsError::Metadata { .. })));
@@ -263,18 +263,18 @@ fn shards_merge_into_one_file() {
     writer.set_attributes(&[("number".to_owned(), 7.into())].into()).unwrap();
     writer.finish().unwrap();
     let options = LoadOptions::default().verified();
-    let statistics = weights::merge([path("5.zt"), path("3.safetensors")], path("whole.zt"), &options).unwrap();
+    let statistics = weights::join([path("5.zt"), path("3.safetensors")], path("whole.zt"), &options).unwrap();
     assert_eq!((statistics.n_tensors, statistics.n_verified), (2, 1));
     let reader = ztensor::Reader::open(path("whole.zt")).unwrap();
     let object = reader.object("whole").unwrap();
     assert_eq!((object.attributes().unwrap(), object.components().len()), (attributes, 2));
     assert!(object.component("data").unwrap().digest().unwrap().is_some());
     assert_eq!(reader.manifest().attributes().unwrap()["number"], 7.into());
-    let error = weights::merge([path("5.zt")], path("bad.safetensors"), &LoadOptions::default()).unwrap_err();
+    let error = weights::join([path("5.zt")], path("bad.safetensors"), &LoadOptions::default()).unwrap_err();
     assert!(format!("{error:?}").contains("not text, which safetensors cannot hold"), "{error:?}");
     // A digest of an unknown kind cannot be computed again. This is an error with and without verification.
     let rejected = Path::new(env!("CARGO_MANIFEST_DIR")).join("../spec/conformance/ztensor/digest-unknown.zt");
-    let error = weights::merge([rejected], path("bad.zt"), &LoadOptions::default()).unwrap_err();
+    let error = weights::join([rejected], path("bad.zt"), &LoadOptions::default()).unwrap_err();
     assert!(format!("{error:?}").contains("UnknownDigest"), "{error:?}");
     let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left.len(), 9, "nothing unfinished is left: {left:?}");
@@ -292,9 +292,9 @@ fn a_logical_type_that_is_not_known_is_merged_into_ztensor_only() {
     let position = file.windows(known.len()).position(|bytes| bytes == known).unwrap();
     let odd = [&file[..position], b"f8_mine_1", &file[position + known.len()..]].concat();
     std::fs::write(path("odd.zt"), &odd).unwrap();
-    weights::merge([path("odd.zt")], path("merged.zt"), &LoadOptions::default()).unwrap();
+    weights::join([path("odd.zt")], path("merged.zt"), &LoadOptions::default()).unwrap();
     assert!(std::fs::read(path("merged.zt")).unwrap() == odd);
-    let error = weights::merge([path("odd.zt")], path("bad.safetensors"), &LoadOptions::default()).unwrap_err();
+    let error = weights::join([path("odd.zt")], path("bad.safetensors"), &LoadOptions::default()).unwrap_err();
     assert!(format!("{error:?}").contains("the unknown type `f8_mine_1`"), "{error:?}");
 }
 
@@ -312,7 +312,7 @@ fn errors_of_merging_name_the_file() {
         std::fs::write(path("damaged.zt"), damaged).unwrap();
         for output in ["merged.zt", "merged.safetensors"] {
             let options = LoadOptions::default().verified();
-            let error = weights::merge([path("damaged.zt")], path(output), &options).unwrap_err();
+            let error = weights::join([path("damaged.zt")], path(output), &options).unwrap_err();
             assert!(matches!(error, WeightsError::File(TensorFileError::ZTensor { .. })), "{error:?}");
             assert!(error.to_string().contains(path("damaged.zt").to_str().unwrap()), "{error}");
         }
@@ -323,8 +323,8 @@ fn errors_of_merging_name_the_file() {
     let csr = ztensor::Csr::from_dense(&matrix).unwrap();
     writer.csr("x", &csr, StoreAs::RAW).unwrap();
     writer.finish().unwrap();
-    let merge = || weights::merge([path("csr.zt")], path("merged.safetensors"), &LoadOptions::default());
-    assert_eq!(merge().unwrap().n_tensors, 1);
+    let join = || weights::join([path("csr.zt")], path("merged.safetensors"), &LoadOptions::default());
+    assert_eq!(join().unwrap().n_tensors, 1);
     let mut writer = ztensor::Writer::create(path("csr.zt")).unwrap();
     let [values, index, ends] = [
         RawTensor::new(ElementType::Uint8, vec![1], vec![8_u8].into()).unwrap(),
@@ -335,7 +335,7 @@ fn errors_of_merging_name_the_file() {
     let parts = parts.map(|(role, tensor)| (role, tensor, StoreAs::RAW));
     writer.object("x", &[1, 2], "sparse_csr", &ztensor::Attributes::new(), &parts).unwrap();
     writer.finish().unwrap();
-    let error = merge().unwrap_err();
+    let error = join().unwrap_err();
     assert!(matches!(&error, WeightsError::Write { place, .. } if place.ends_with("merged.safetensors")), "{error:?}");
     assert!(format!("{error:?}").contains("has further components"), "{error:?}");
 }

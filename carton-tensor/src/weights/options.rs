@@ -38,7 +38,7 @@ pub struct LoadOptions {
     /// The number of threads; `None` for all cores.
     pub n_threads: Option<usize>,
     /// The context of the load. Its progress is the bytes of the tensors, as they are in the file, in the stage `loading`, `quantizing`,
-    /// `merging` or `validating`. A load that is cancelled fails with [`WeightsError::Interrupted`](super::WeightsError::Interrupted).
+    /// `joining` or `validating`. A load that is cancelled fails with [`WeightsError::Interrupted`](super::WeightsError::Interrupted).
     pub context: Context,
 }
 

@@ -181,7 +181,7 @@ fn merged(case: &Case) -> Answer {
     let folder = tempfile::tempdir()?;
     let into = case.description["options"]["into"].as_str().unwrap();
     let output = folder.path().join(format!("merged.{into}"));
-    weights::merge(inputs, &output, &options(case))?;
+    weights::join(inputs, &output, &options(case))?;
     if into == "zt" { describe_objects(&ztensor::Reader::open(&output)?) } else { describe_tensors(&output) }
 }
 

@@ -30,7 +30,7 @@ const PIECE: usize = 4 << 20;
 /// [`WeightsError::Duplicate`] or [`WeightsError::Metadata`] if files contradict each other; [`WeightsError::File`] for an input that
 /// cannot be read; [`WeightsError::Write`] for an output that cannot be written or cannot hold the content;
 /// [`WeightsError::NoTensors`] or [`WeightsError::NoneSelected`] if there is nothing to write.
-pub fn merge<P: AsRef<Path>>(
+pub fn join<P: AsRef<Path>>(
     inputs: impl IntoIterator<Item = P>,
     output: impl AsRef<Path>,
     options: &LoadOptions,
@@ -43,7 +43,7 @@ pub fn merge<P: AsRef<Path>>(
     let checks = Checks { digests: options.verify, ..Checks::default() };
     let n_verified = if options.verify { entries.iter().filter(|entry| entry.has_digest()).count() } else { 0 };
     let total_bytes = stored_bytes(&entries);
-    let meter = options.context.meter("merging", total_bytes);
+    let meter = options.context.meter("joining", total_bytes);
     let failed = |source: Box<dyn std::error::Error + Send + Sync>| WeightsError::Write {
         place: output.display().to_string(),
         source,
