@@ -1,6 +1,6 @@
 //! Errors of tensor files: their exit codes, and the library's hints in options of this program.
 
-use carton_tensor::weights::DescriptionError;
+use carton_tensor::weights::{BlendError, DescriptionError};
 use carton_tensor::ztensor::{SparseError, ZTensorError};
 use carton_tensor_files::{MergeError, Remedy, TensorFilesError};
 
@@ -74,6 +74,9 @@ fn hint(error: &TensorFilesError) -> Option<String> {
             Remedy::Dequantize => "`carton tensor convert --dequantize` makes float32 numbers of quantized tensors".to_owned(),
             remedy => remedy.to_string(),
         }),
+        TensorFilesError::Merge(MergeError::Method(BlendError::Models { .. })) => {
+            text("the last argument is the file that is written")
+        }
         TensorFilesError::Merge(MergeError::Quantized { .. }) => {
             text("make the models dense first, with `carton tensor convert --dequantize`")
         }

@@ -99,6 +99,9 @@ impl Adapter {
         };
         let source = open_path(&tensors, None, false, links)?.verifying(true);
         let changes = find_changes(&source, &config).map_err(|problem| wrong(&tensors, problem))?;
+        if changes.is_empty() {
+            return Err(wrong(&tensors, "it has no tensors".to_owned()));
+        }
         Ok(Self { source, changes, scale })
     }
 

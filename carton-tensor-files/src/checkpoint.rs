@@ -44,10 +44,14 @@ pub(crate) fn choose<'n>(names: impl IntoIterator<Item = &'n str>) -> Result<&'n
     }
 }
 
-/// The index, or else the only file.
+/// The index, or else the only file. A file that has the name of the index without its end comes before it: `model.safetensors` before
+/// `model.safetensors.index.json`.
 fn one_of<'n>(indexes: &[&'n str], files: &[&'n str]) -> Result<&'n str, NoChoice> {
     match (indexes, files) {
-        ([index], _) => Ok(index),
+        // The libraries of Hugging Face look for the one file first.
+        ([index], files) => {
+            Ok(files.iter().find(|file| Some(**file) == index.strip_suffix(".index.json")).unwrap_or(index))
+        }
         ([], [file]) if is_part(file) => Err(NoChoice::Part((*file).to_owned())),
         ([], [file]) => Ok(file),
         ([], []) => Err(NoChoice::NotOne("no tensor file".to_owned())),
@@ -94,6 +98,8 @@ mod tests {
         let (first, second) = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors");
         check(&["config.json", "model.safetensors"], Ok("model.safetensors"));
         check(&[first, second, "model.safetensors.index.json"], Ok("model.safetensors.index.json"));
+        check(&["model.safetensors.index.json", first, second, "model.safetensors"], Ok("model.safetensors"));
+        check(&["model.safetensors.index.json", "other.safetensors"], Ok("model.safetensors.index.json"));
         check(&["._model.safetensors", "model.zt"], Ok("model.zt"));
         check(&["model-00001-of-00001.safetensors"], Ok("model-00001-of-00001.safetensors"));
         check(&[first], Err("part model-00001-of-00002.safetensors"));

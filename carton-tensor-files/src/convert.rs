@@ -98,6 +98,9 @@ pub fn convert(
     if options.shard_size.is_some() && format != OutputFormat::Safetensors {
         return Err(TensorFilesError::NoShards { path: output.to_path_buf(), format: format.name() });
     }
+    if options.shard_size == Some(0) {
+        return Err(TensorFilesError::EmptyShards);
+    }
     let mut warnings = Vec::new();
     if options.selection.only.is_empty() {
         warnings.extend(sources.iter().flat_map(|source| source.not_written()));
@@ -187,18 +190,21 @@ impl Writing<'_> {
     ) -> Result<Written, TensorFilesError> {
         let total = jobs.iter().map(Job::n_bytes).fold(0, u64::saturating_add);
         let meter = self.options.write.context.meter("converting", self.passes().saturating_mul(total));
+        let path = shards::index_path(output);
+        check_output(self.sources, &path)?;
+        for position in 0..divided.len() {
+            check_output(self.sources, &shards::shard_path(output, position, divided.len()))?;
+        }
         let mut files: Vec<(PathBuf, Complete)> = Vec::with_capacity(divided.len());
         let mut weight_map: BTreeMap<&str, String> = BTreeMap::new();
         for (position, shard) in divided.iter().enumerate() {
-            let path = shards::shard_path(output, position, divided.len());
+            let shard_path = shards::shard_path(output, position, divided.len());
             let of_shard: Vec<&Job<'_>> = shard.iter().filter_map(|position| jobs.get(*position)).collect();
-            let file_name = path.file_name().unwrap_or_default().to_string_lossy();
+            let file_name = shard_path.file_name().unwrap_or_default().to_string_lossy();
             weight_map.extend(of_shard.iter().map(|job| (job.planned.name.as_str(), file_name.to_string())));
-            let complete = self.file(&path, &of_shard, &|n_bytes| Ok(meter.advance(n_bytes)?))?;
-            files.push((path, complete));
+            let complete = self.file(&shard_path, &of_shard, &|n_bytes| Ok(meter.advance(n_bytes)?))?;
+            files.push((shard_path, complete));
         }
-        let path = shards::index_path(output);
-        check_output(self.sources, &path)?;
         let weight_map = weight_map.iter().map(|(name, file)| (*name, file.as_str())).collect();
         let index = shards::write_index(&path, weight_map, total)?;
         self.options.write.context.cancel_token().begin_publishing()?;

@@ -225,6 +225,9 @@ pub enum TensorFilesError {
         /// Its format.
         format: &'static str,
     },
+    /// No tensor fits into files of no bytes.
+    #[error("files of 0 bytes hold no tensors")]
+    EmptyShards,
     /// A checkpoint would have too many files.
     #[error("the tensors would be in {found} files, expected at most {limit}")]
     TooManyShards {
@@ -475,7 +478,7 @@ impl TensorFilesError {
             }
             Self::Changed(_) => text("try again"),
             Self::NoShards { .. } => text("name a file .safetensors"),
-            Self::TooManyShards { .. } => text("choose a larger size of a file"),
+            Self::EmptyShards | Self::TooManyShards { .. } => text("choose a larger size of a file"),
             Self::ScaleNameTaken { .. } => text("a quantized tensor has its scale beside it; leave one as it is"),
             Self::NotInGroups { .. } => text("leave it as it is, or make no groups"),
             Self::Packed(_) => text("leave it out, or convert without dequantizing, which keeps it as it is"),

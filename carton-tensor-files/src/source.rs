@@ -316,6 +316,9 @@ impl TensorSource {
     /// # Errors
     /// As [`read`](Self::read); the tensor has no numbers, or another shape than the slice was made for.
     pub fn read_slice(&self, name: &str, slice: &Slice) -> Result<RawTensor, TensorFilesError> {
+        if let Some(dtype) = self.get(name).and_then(|info| info.element_type) {
+            slice.check(dtype)?;
+        }
         match &self.opened {
             Opened::File(file, _) => Ok(entry(file, name)?.read_slice(slice)?),
             Opened::Carton(_) => {

@@ -538,10 +538,9 @@ impl<'a> Entry<'a> {
     /// Whether [`visit`](Self::visit) in C order has the whole tensor in memory.
     pub(crate) fn is_decoded_whole(&self) -> bool {
         match &self.source {
-            Source::Safetensors(..) | Source::Gguf(..) => false,
+            Source::Safetensors(..) | Source::Torch(..) | Source::Gguf(..) => false,
             Source::ZTensor(..) => self.data().is_none_or(|data| data.unknown_type().is_some()),
             Source::ZTensor2(_, object) => object.layout() != Layout::Dense,
-            Source::Torch(reader, tensor) => !matches!(reader.location(tensor), Ok(Some(_))),
             Source::Array(array) => array.info.dtype.is_none() || !array.info.is_c_order,
             Source::Onnx(_, tensor) => tensor.dtype().is_none() || tensor.is_sparse(),
         }
@@ -564,6 +563,9 @@ impl<'a> Entry<'a> {
                 let range = reader.location(tensor)?.unwrap_or_default();
                 let n_bytes = tensor.dtype().piece_bytes(n_elements);
                 Ok(visit_range(reader.bytes(), range, n_bytes, visit).map_err(failed)?)
+            }
+            Source::Torch(reader, tensor) => {
+                Ok(reader.visit(tensor, self.file.max_dense, tensor.dtype().piece_bytes(n_elements), visit)?)
             }
             // The bytes of a type that is not known need not fit the shape, which the reader decides about when it has all of them.
             Source::ZTensor(reader, object) if self.data().is_some_and(|data| data.unknown_type().is_none()) => {
@@ -588,7 +590,7 @@ impl<'a> Entry<'a> {
             Source::Onnx(reader, tensor) if tensor.dtype().is_some() && !tensor.is_sparse() => {
                 Ok(reader.visit(tensor, n_elements, visit)?)
             }
-            Source::ZTensor(..) | Source::ZTensor2(..) | Source::Torch(..) | Source::Array(_) | Source::Onnx(..) => {
+            Source::ZTensor(..) | Source::ZTensor2(..) | Source::Array(_) | Source::Onnx(..) => {
                 let tensor = self.dequantize()?;
                 let mut pieces = tensor.bytes().chunks(tensor.dtype().piece_bytes(n_elements));
                 let _ = pieces.try_for_each(visit);

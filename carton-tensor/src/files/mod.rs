@@ -17,7 +17,7 @@ mod quoted;
 mod raw_tensor;
 mod shared_bytes;
 mod slice;
-#[cfg(any(feature = "onnx", feature = "ztensor"))]
+#[cfg(any(feature = "onnx", feature = "torch", feature = "ztensor"))]
 mod visit;
 mod widening;
 
@@ -40,7 +40,7 @@ pub use shared_bytes::SharedBytes;
 #[cfg(feature = "weights")]
 pub(crate) use slice::byte_range;
 pub use slice::{Slice, SliceError};
-#[cfg(any(feature = "onnx", feature = "ztensor"))]
+#[cfg(any(feature = "onnx", feature = "torch", feature = "ztensor"))]
 pub(crate) use visit::Visit;
 #[cfg(feature = "onnx")]
 pub(crate) use visit::visit_range;

@@ -1,7 +1,7 @@
 //! Reads the tensors of a checkpoint by name. Opening reads the pickle; the bytes of a tensor are read when they are wanted.
 
 use std::fmt;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,11 +11,12 @@ use zip::read::ZipArchive;
 use super::contents::{Contents, Place, Storage, TensorInfo, width};
 use super::error::{Problem, TorchError, malformed, quoted};
 use super::names::LeftOut;
+use super::pieces::Strided;
 use super::strides::{extent, gather, is_contiguous};
 use super::{archive, stream};
 use crate::AlignedBytes;
 use crate::content::Content;
-use crate::files::{ElementType, FileBytes, FileReader, RawTensor, SharedBytes};
+use crate::files::{ElementType, FileBytes, FileReader, RawTensor, SharedBytes, Visit};
 
 /// An open PyTorch checkpoint. Its pickle was read and understood; data is read on request. Any number of threads may read at once.
 ///
@@ -136,11 +137,7 @@ impl Reader {
         let made = match self.range(tensor).map_err(|problem| problem.at(&self.place))? {
             Some(range) => self.bytes.read(range).map_err(Problem::from),
             None => {
-                let stored = self.storage(tensor).map_err(|problem| problem.at(&self.place))?.n_bytes;
-                if tensor.n_bytes > stored && tensor.n_bytes > max_repeated {
-                    let (place, name) = (self.place.clone(), tensor.name.to_string());
-                    return Err(TorchError::TooLarge { place, name, n_bytes: tensor.n_bytes, limit: max_repeated });
-                }
+                self.check_repeated(tensor, max_repeated)?;
                 self.gathered(tensor)
             }
         };
@@ -151,6 +148,49 @@ impl Reader {
             name: tensor.name.to_string(),
             source,
         })
+    }
+
+    /// Passes the elements of a tensor to `visit` in C order, in pieces of `n_bytes`. One that repeats elements of its storage may have at most
+    /// `max_repeated` bytes.
+    ///
+    /// # Errors
+    /// [`TorchError`].
+    pub(crate) fn visit(
+        &self,
+        tensor: &TensorInfo,
+        max_repeated: u64,
+        n_bytes: usize,
+        visit: Visit<'_>,
+    ) -> Result<(), TorchError> {
+        let walk = |visit: Visit<'_>| {
+            let storage = self.storage(tensor)?;
+            let start = storage.start(&self.bytes)?;
+            let width = width(tensor.parts.dtype);
+            let outside = || Problem::Malformed("a tensor is not inside of its storage".to_owned());
+            let n_elements = extent(&tensor.parts.shape, &tensor.parts.strides).ok_or_else(outside)?;
+            let stored = n_elements.checked_mul(width as u64).ok_or_else(outside)?;
+            self.bytes_of(tensor, start, stored)?;
+            Strided::new(&self.bytes, start, width).visit(tensor, n_bytes, visit)
+        };
+        self.check_repeated(tensor, max_repeated)?;
+        let is_bool = tensor.parts.dtype == ElementType::Bool;
+        let mut wrong = false;
+        let walked = walk(&mut |piece| {
+            wrong = is_bool && piece.iter().any(|byte| *byte > 1);
+            if wrong { ControlFlow::Break(()) } else { visit(piece) }
+        });
+        let checked = walked.and_then(|()| if wrong { self.wrong_bools(tensor) } else { Ok(()) });
+        checked.map_err(|problem: Problem| problem.at(&self.place))
+    }
+
+    /// Refuses a tensor that repeats elements of its storage, and would be larger than `max_repeated` without that.
+    fn check_repeated(&self, tensor: &TensorInfo, max_repeated: u64) -> Result<(), TorchError> {
+        let stored = self.storage(tensor).map_err(|problem| problem.at(&self.place))?.n_bytes;
+        if tensor.n_bytes > stored && tensor.n_bytes > max_repeated {
+            let (place, name) = (self.place.clone(), tensor.name.to_string());
+            return Err(TorchError::TooLarge { place, name, n_bytes: tensor.n_bytes, limit: max_repeated });
+        }
+        Ok(())
     }
 
     /// Where the file has exactly the elements of a tensor. `None` if they are not one after another, or are bools, which reading checks.
@@ -195,9 +235,13 @@ impl Reader {
     /// Bools are bytes of 0 or 1: of another byte, PyTorch makes what its processor makes of it.
     fn check_bools(&self, tensor: &TensorInfo, bytes: SharedBytes) -> Result<SharedBytes, Problem> {
         match tensor.parts.dtype == ElementType::Bool && bytes.iter().any(|byte| *byte > 1) {
-            true => malformed(format!("bools of tensor {} are neither 0 nor 1", quoted(&tensor.name))),
+            true => self.wrong_bools(tensor),
             false => Ok(bytes),
         }
+    }
+
+    fn wrong_bools<T>(&self, tensor: &TensorInfo) -> Result<T, Problem> {
+        malformed(format!("bools of tensor {} are neither 0 nor 1", quoted(&tensor.name)))
     }
 
     fn storage(&self, tensor: &TensorInfo) -> Result<&Storage, Problem> {

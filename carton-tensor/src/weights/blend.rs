@@ -105,7 +105,7 @@ impl MergeMethod {
     pub fn check(&self, n_models: usize) -> Result<(), BlendError> {
         let wrong = |expected| Err(BlendError::Models { method: self.name(), expected, found: n_models });
         match self {
-            Self::Linear { .. } if n_models == 0 => return wrong("one or more"),
+            Self::Linear { .. } if n_models < 2 => return wrong("two or more"),
             Self::Slerp { .. } if n_models != 2 => return wrong("two"),
             Self::TaskArithmetic { .. } if n_models < 2 => return wrong("a base and one or more"),
             _ => {}
