@@ -1,4 +1,4 @@
-//! Tensor files: safetensors, sharded checkpoints, zTensor, `.npy` and `.npz`, at any place and in cartons.
+//! Tensor files: safetensors, zTensor, PyTorch's, GGUF, ONNX, `.npy` and `.npz`, and sharded checkpoints, at any place and in cartons.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

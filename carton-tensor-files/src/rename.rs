@@ -5,7 +5,8 @@ use std::str::FromStr;
 use regex::Regex;
 
 /// A substitution: `s/REGEX/REPLACEMENT/` for the first place where a name matches, `s/REGEX/REPLACEMENT/g` for all. Any character that is no letter, digit,
-/// white space or backslash may stand for the slashes; after a backslash it stands for itself. In the replacement, `\1` to `\9` are the groups of the
+/// white space or backslash may stand for the slashes. Inside of the expression and the replacement it has a backslash before it, which is dropped: a character that
+/// is special in expressions is special there (`s|a\|b|c|` replaces `a` or `b`). In the replacement, `\1` to `\9` are the groups of the
 /// expression, `&` and `\0` all that matched, `\&` and `\\` the characters. The syntax of expressions is that of the crate
 /// [`regex`](https://docs.rs/regex/latest/regex/#syntax).
 ///
@@ -162,9 +163,11 @@ impl Rename {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use proptest::prelude::*;
+
     use super::*;
 
-    // The expected names are those of GNU sed 4.8 with `-E`.
+    // The expected names are those of GNU sed 4.9 with `-E`.
     #[test]
     fn names_are_those_that_sed_makes() {
         let check = |rename: &str, name: &str, expected: &str| {
@@ -177,6 +180,8 @@ mod tests {
         check(r"s/(\w+)\.(\w+)/\2.\1/", "a.b.c", "b.a.c");
         check(r"s|/|.|g", "a/b/c", "a.b.c");
         check(r"s/\//./g", "a/b/c", "a.b.c");
+        check(r"s|a\|b|c|g", "xaby a|b", "xccy c|c");
+        check(r"s.a\.b.c.g", "a.b acb", "c c");
         check(r"s/b+/[&]/", "abbc", "a[bb]c");
         check(r"s/b+/[\0\&]/", "abbc", "a[bb&]c");
         check(r"s/$/.weight/", "embed", "embed.weight");
@@ -194,5 +199,37 @@ mod tests {
         }
         check("s/(/b/", "the expression `(` is not valid: unclosed group");
         check(r"s/(a)/\2/", "names group 2, and the expression has 1");
+    }
+
+    const CHARACTERS: [&str; 18] =
+        ["/", "|", r"\", "(", ")", "[", "]", "*", "+", ".", "&", "1", "9", "a", "b", "\n", "é", "?"];
+
+    proptest! {
+        /// A text is refused, or names are replaced by it. Names without a match stay.
+        #[test]
+        fn any_text_is_refused_or_replaces(
+            text in prop::collection::vec(prop::sample::select(CHARACTERS.to_vec()), 0..12),
+            (is_global, name) in (any::<bool>(), "[ab.é\n]{0,12}"),
+        ) {
+            let text = format!("s/{}/{}", text.concat(), if is_global { "g" } else { "" });
+            if let Ok(rename) = text.parse::<Rename>() {
+                let new = rename.apply(&name);
+                prop_assert!(rename.expression.is_match(&name) || new == name, "{} {}", text, new);
+            }
+        }
+
+        /// A plain text is replaced as `str::replace` replaces it, whatever the delimiter is.
+        #[test]
+        fn plain_texts_are_replaced(
+            (old, new) in ("[a-c.|*]{1,4}", "[a-c.]{0,4}"),
+            (delimiter, name) in (prop::sample::select(vec!['/', ',', '#', '@', '!']), "[a-c.|*]{0,24}"),
+        ) {
+            let rename = |flags| {
+                let text = format!("s{delimiter}{}{delimiter}{new}{delimiter}{flags}", regex::escape(&old));
+                text.parse::<Rename>().unwrap().apply(&name)
+            };
+            prop_assert_eq!(rename("g"), name.replace(&old, &new));
+            prop_assert_eq!(rename(""), name.replacen(&old, &new, 1));
+        }
     }
 }

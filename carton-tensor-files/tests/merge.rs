@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -74,12 +75,20 @@ fn options(method: MethodKind, change: impl FnOnce(&mut MergeOptions)) -> MergeO
     options
 }
 
+/// Compares the names, types and shapes of all tensors.
+fn expect_alike(found: &Tensors, expected: &Tensors) {
+    let described = |tensors: &Tensors| -> BTreeMap<String, (ElementType, Vec<usize>)> {
+        tensors.iter().map(|(name, tensor)| (name.clone(), (tensor.dtype(), tensor.shape().to_vec()))).collect()
+    };
+    assert_eq!(described(found), described(expected));
+    assert_eq!(found.len(), expected.len());
+}
+
 /// Compares all tensors: to the last bit, or with an allowed distance as a share of the largest number of the models at the same place.
 fn compare(found: &Tensors, expected: &Tensors, allowed: f64, models: &[&Tensors]) {
-    assert_eq!(found.len(), expected.len());
+    expect_alike(found, expected);
     for (name, expected) in expected {
         let (_, found) = found.iter().find(|(other, _)| other == name).unwrap();
-        assert_eq!((found.dtype(), found.shape()), (expected.dtype(), expected.shape()), "{name}");
         if allowed == 0.0 || !expected.dtype().is_float() {
             assert_eq!(found.bytes()[..], expected.bytes()[..], "{name}");
             continue;
@@ -209,6 +218,22 @@ fn models_that_do_not_fit_are_refused_by_name() {
     check(refused(&[("x", floats(&[f32::NAN, 1.0], &[2])), ("ids", ids(1))], &slerp), "tensor `x` cannot be blended");
 }
 
+#[test]
+fn models_are_at_most_64() {
+    let folder = Folder::new();
+    write(&folder.path("a.safetensors"), &named(&[("x", floats(&[1.0, 2.0], &[2]))]));
+    let open = |_| open_path(&folder.path("a.safetensors"), None, false, FollowLinks::default()).unwrap();
+    let merged = |n_models: usize| {
+        let models: Vec<TensorSource> = (0..n_models).map(open).collect();
+        merge(&models, None, &folder.path("out.safetensors"), &MergeOptions::default()).map(drop)
+    };
+    merged(64).unwrap();
+    assert_eq!(read(&folder.path("out.safetensors"))[0].1.to_f64(), Some(vec![1.0, 2.0]));
+    let error = merged(65).unwrap_err();
+    let problem = std::error::Error::source(&error).unwrap_or(&error).to_string();
+    assert!(format!("{error}: {problem}").contains("linear takes at most 64 models, and 65 were given"), "{error:?}");
+}
+
 /// Tensors of several pieces, and of types of files that are read as a whole.
 #[test]
 fn large_tensors_are_merged_in_pieces() {
@@ -222,18 +247,23 @@ fn large_tensors_are_merged_in_pieces() {
     ];
     let output = folder.path("out.safetensors");
     merge(&models, None, &output, &options(MethodKind::Linear, |of| of.normalize = Some(false))).unwrap();
-    let expected: Vec<f64> = a.iter().zip(&b).map(|(a, b)| f64::from(a + b)).collect();
-    assert_eq!(read(&output)[0].1.to_f64().unwrap(), expected);
+    let check = |expected: Vec<f32>| {
+        assert_eq!(expected.len(), n_elements);
+        compare(&read(&output), &named(&[("x", floats(&expected, &[n_elements]))]), 0.0, &[]);
+    };
+    check(a.iter().zip(&b).map(|(a, b)| a + b).collect());
     // Parallel tensors are interpolated linearly.
     merge(&models, None, &output, &options(MethodKind::Slerp, |of| of.t = Some(0.5))).unwrap();
-    let expected: Vec<f64> = a.iter().zip(&b).map(|(a, b)| f64::from(0.5 * a + 0.5 * b)).collect();
-    assert_eq!(read(&output)[0].1.to_f64().unwrap(), expected);
+    check(a.iter().zip(&b).map(|(a, b)| 0.5 * a + 0.5 * b).collect());
 }
 
 #[test]
 fn adapters_are_merged_as_peft_does() {
     let file = data("lora.safetensors");
-    for (case, config) in file.metadata().unwrap() {
+    let cases = file.metadata().unwrap();
+    assert_eq!(cases.len(), 10);
+    let mut n_convolutions = 0;
+    for (case, config) in cases {
         let folder = Folder::new();
         fs::create_dir(folder.path("adapter")).unwrap();
         fs::write(folder.path("adapter/adapter_config.json"), config).unwrap();
@@ -249,6 +279,8 @@ fn adapters_are_merged_as_peft_does() {
             let convolution = |tensors: &Tensors| {
                 tensors.iter().find(is_convolution).map(|(_, tensor)| tensor.to_f64().unwrap()).unwrap_or_default()
             };
+            expect_alike(&found, &expected);
+            n_convolutions += expected.iter().filter(is_convolution).count();
             for (found, expected) in convolution(&found).into_iter().zip(convolution(&expected)) {
                 assert!(found.abs() < 2.0 && (found - expected).abs() <= 2.0_f64.powi(-22), "{found}, {expected}");
             }
@@ -256,6 +288,7 @@ fn adapters_are_merged_as_peft_does() {
             compare(&others(&found), &others(&expected), 0.0, &[]);
         }
     }
+    assert_eq!(n_convolutions, 2);
 }
 
 /// What the other commands do with quantized tensors, and with version 2 of zTensor, merging does too.

@@ -46,7 +46,8 @@ pub(crate) enum TensorCommand {
 
 const SOURCES: &str = "\
 Tensors come from:
-  FILE.safetensors, FILE.safetensors.index.json or its FOLDER (a sharded checkpoint), FILE.zt, FILE.gguf, FILE.onnx, FILE.npy, FILE.npz
+  FILE.safetensors, FILE.safetensors.index.json or its FOLDER (a sharded checkpoint), FILE.zt, FILE.npy, FILE.npz,
+  FILE.pt, FILE.pth or FILE.bin (PyTorch), FILE.gguf, FILE.onnx
   MODEL.carton, those of a carton's self-tests and examples; MODEL.carton#model/FILE, those of a file of the model
   the URL of a file or carton, of which only what is needed is fetched: https://…, hf://OWNER/REPOSITORY/FILE, s3://…; oci://… for cartons
   any of these with #NAME for one tensor: weights.zt#lm_head, MODEL.carton#x, MODEL.carton#model/weights.zt#lm_head";

@@ -24,7 +24,7 @@ impl From<TensorFileError> for Ended {
 /// have the same shape. The last one is read by the calling thread, and each other by a thread of its own, which is at most two pieces ahead.
 ///
 /// # Errors
-/// A tensor cannot be read, or has fewer pieces than another; those of `visit`. `visit` compares the lengths of the pieces, which depend on the
+/// A tensor cannot be read, or has fewer pieces than another; the system refuses a thread; those of `visit`. `visit` compares the lengths of the pieces, which depend on the
 /// types of the elements.
 pub fn visit_in_step<E: From<TensorFileError>>(
     entries: &[Entry<'_>],
@@ -37,10 +37,13 @@ pub fn visit_in_step<E: From<TensorFileError>>(
         for entry in others {
             let (sender, receiver): (SyncSender<Vec<u8>>, Receiver<Vec<u8>>) = sync_channel(1);
             receivers.push((entry, receiver));
-            readers.push(scope.spawn(move || {
+            let reader = thread::Builder::new().spawn_scoped(scope, move || {
                 let send = |piece: &[u8]| sender.send(piece.to_vec()).map_err(|_| Ended::Unwanted);
                 entry.visit(ElementOrder::C, n_elements, send)
-            }));
+            });
+            // The threads that were started end when nobody takes their pieces.
+            let failed = |source| TensorFileError::Io { place: entry.place().to_owned(), source };
+            readers.push(reader.map_err(failed)?);
         }
         let mut visited = last.visit(ElementOrder::C, n_elements, |of_last| {
             let mut pieces = Vec::with_capacity(receivers.len());

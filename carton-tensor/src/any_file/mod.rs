@@ -129,9 +129,9 @@ impl TensorFile {
         Self::of_path(path.as_ref(), links, |path| FileBytes::open(path))
     }
 
-    /// Maps the file at `path`. Safetensors tensors, uncompressed zTensor tensors, NumPy arrays that are stored uncompressed,
-    /// little-endian and in C order, and tensors of PyTorch and GGUF whose elements are in the file one after another are views of the map; the
-    /// checksums that archives of NumPy and PyTorch have are then not compared. Use this
+    /// Maps the file at `path`. Safetensors tensors, uncompressed tensors of zTensor 1 and 2, NumPy arrays that are stored uncompressed,
+    /// little-endian and in C order, and tensors of PyTorch, GGUF and ONNX whose elements are in a file one after another are views of the map, also of
+    /// files of external data of ONNX; the checksums that archives of NumPy and PyTorch have are then not compared. Use this
     /// only for files that no process writes to while they are mapped; [`FileBytes::map`] describes the danger.
     ///
     /// # Errors

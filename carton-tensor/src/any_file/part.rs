@@ -1,19 +1,22 @@
 //! Reads a part of a tensor of a file, and little more than that.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use super::{ElementOrder, Entry, TensorFileError};
 use crate::files::{ElementType, RawTensor, SharedBytes, Slice, byte_range};
 
-/// The bytes that are read at a time, where a file has the elements as they are.
+/// The most bytes that are read at a time, where a file has the elements as they are.
 const WINDOW: u64 = 1 << 20;
+
+/// The most bytes between two pieces of a part that are read with them. Over HTTP, a request costs about as much as they do.
+const GAP: u64 = 64 << 10;
 
 /// The elements of another file that are decoded at a time.
 const DECODED_AT_ONCE: usize = 1 << 18;
 
 impl Entry<'_> {
-    /// Reads a part of the tensor that [`dequantize`](Self::dequantize) returns. Of a file that has the elements as they are, only the part is read, and what
-    /// lies between its pieces where they are close together. Other tensors are decoded up to the end of the part; those whose digest is
+    /// Reads a part of the tensor that [`dequantize`](Self::dequantize) returns. Of a file that has the elements as they are, only the part is read, and the
+    /// gaps of up to 64 KiB between its pieces. Other tensors are decoded up to the end of the part; those whose digest is
     /// compared, and those that are in memory as a whole ([`visit`](Self::visit)), as a whole.
     ///
     /// ```
@@ -36,7 +39,8 @@ impl Entry<'_> {
         let Some(dtype) = dtype.filter(|_| !self.is_decoded_whole()) else {
             return self.dequantize()?.slice(slice).map_err(|error| self.no_tensor(&error.to_string()));
         };
-        slice.check(dtype).map_err(|error| self.no_tensor(&error.to_string()))?;
+        let fits = slice.check_shape(self.shape()).and_then(|()| slice.check(dtype));
+        fits.map_err(|error| self.no_tensor(&error.to_string()))?;
         let mut part = Vec::new();
         match self.location().filter(|_| !self.is_verified()) {
             Some((file, range)) => {
@@ -47,13 +51,23 @@ impl Entry<'_> {
                 }
                 // The bytes that were read last, and where they are in the tensor.
                 let (mut window, mut start) = (Vec::new(), 0_u64);
+                // The first run that was not looked at for the end of a window.
+                let mut ahead = slice.runs().map(|run| byte_range(dtype, &run)).peekable();
                 for run in slice.runs() {
                     let mut bytes = byte_range(dtype, &run);
                     while !bytes.is_empty() {
                         let first = bytes.start as u64;
                         if first < start || first >= start + window.len() as u64 {
                             start = first;
-                            window.resize(WINDOW.min(end - start) as usize, 0);
+                            let most = start + WINDOW;
+                            let mut until = most.min(bytes.end as u64);
+                            let follows = |run: &Range<usize>, until| {
+                                run.start as u64 <= until + GAP && (run.start as u64) < most
+                            };
+                            while let Some(run) = ahead.next_if(|run| follows(run, until)) {
+                                until = until.max(most.min(run.end as u64));
+                            }
+                            window.resize((until - start) as usize, 0);
                             file.read_into(range.start + start, &mut window).map_err(failed)?;
                         }
                         let from = (first - start) as usize;
@@ -95,8 +109,12 @@ impl Entry<'_> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::io;
+    use std::sync::{Arc, Mutex};
+
     use super::*;
     use crate::any_file::TensorFile;
+    use crate::files::{FileBytes, ReadAt};
     use crate::npy::{Array, write_array};
     use crate::safetensors::{self, Metadata};
     use crate::ztensor::{Checks, DigestAlgorithm, StoreAs, Writer};
@@ -136,6 +154,64 @@ mod tests {
                 assert_eq!(found, tensor.slice(&slice).unwrap(), "{} {text}", file.place());
             }
         }
+    }
+
+    /// Records the lengths of what is read.
+    struct Recorded(Vec<u8>, Mutex<Vec<usize>>);
+
+    impl ReadAt for Recorded {
+        fn len(&self) -> u64 {
+            self.0.len() as u64
+        }
+
+        fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+            self.1.lock().unwrap().push(buffer.len());
+            buffer.copy_from_slice(&self.0[offset as usize..][..buffer.len()]);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn only_small_gaps_are_read_with_a_part() {
+        let check = |shape: [usize; 2], text: &str, expected: &[usize]| {
+            let numbers: Vec<u8> = (0..shape[0] * shape[1]).map(|number| (number % 251) as u8).collect();
+            let tensor = RawTensor::new(ElementType::Uint8, shape.to_vec(), numbers.into()).unwrap();
+            let mut bytes = Vec::new();
+            safetensors::write([("data", &tensor)], &Metadata::default(), &mut bytes).unwrap();
+            let recorded = Arc::new(Recorded(bytes, Mutex::default()));
+            let file = TensorFile::new(FileBytes::from_reader(recorded.clone()), "a.safetensors").unwrap();
+            recorded.1.lock().unwrap().clear();
+            let slice = Slice::parse(text, &shape).unwrap();
+            let part = file.entry("data").unwrap().read_slice(&slice).unwrap();
+            assert_eq!(part, tensor.slice(&slice).unwrap(), "{text}");
+            assert_eq!(*recorded.1.lock().unwrap(), expected, "{text}");
+        };
+        // Rows of 200 KB: each number of a column is read alone.
+        check([4, 200_000], ":, 7", &[1; 4]);
+        check([4, 200_000], ":, :150000", &[750_000]);
+        // The gap is exactly the most that is read, and one byte more.
+        check([3, 65_537], ":, 9", &[2 * 65_537 + 1]);
+        check([3, 65_538], ":, 9", &[1; 3]);
+        // A window ends at a run, or within a run that is longer.
+        let rows = (1 << 20) / 50_000 + 1;
+        check([40, 50_000], ":, 0", &[(rows - 1) * 50_000 + 1, (40 - rows - 1) * 50_000 + 1]);
+        check([2, 1_500_000], "1", &[1 << 20, 1_500_000 - (1 << 20)]);
+        check([2, 1_500_000], ":, :1100000", &[1 << 20, 1_100_000 - (1 << 20), 1 << 20, 1_100_000 - (1 << 20)]);
+        check([2, 10], "2:", &[]);
+    }
+
+    #[test]
+    fn a_slice_is_for_one_shape() {
+        let tensor = large();
+        let mut bytes = Vec::new();
+        safetensors::write([("data", &tensor)], &Metadata::default(), &mut bytes).unwrap();
+        let file = TensorFile::new(bytes, "a.safetensors").unwrap();
+        let read = |slice: &Slice| file.entry("data").unwrap().read_slice(slice);
+        let error = read(&Slice::parse(":, 0", &[1500, 1000]).unwrap()).unwrap_err().to_string();
+        assert!(error.contains("for a tensor of the shape [1500, 1000]"), "{error}");
+        let error = read(&Slice::first(3, &[1000])).unwrap_err().to_string();
+        assert!(error.contains("for a tensor of 1000 elements"), "{error}");
+        assert_eq!(read(&Slice::first(2, &[1500, 1000])).unwrap().bytes()[..], tensor.bytes()[..4]);
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub struct Slice {
     text: String,
     /// The dimensions of the tensor, and what is taken of each.
     taken: Vec<(usize, Taken)>,
+    /// Whether it is for the elements of a tensor in C order, whatever the shape.
+    is_flat: bool,
 }
 
 /// The part of one dimension that is taken.
@@ -60,7 +62,7 @@ impl Slice {
             };
             taken.push((length, of_dimension));
         }
-        Ok(Self { text: text.to_owned(), taken })
+        Ok(Self { text: text.to_owned(), taken, is_flat: false })
     }
 
     /// Takes the first `count` elements of a tensor of this shape, in C order, as a vector.
@@ -68,13 +70,31 @@ impl Slice {
     pub fn first(count: usize, shape: &[usize]) -> Self {
         let length = element_count(shape).unwrap_or_default();
         let taken = Taken { first: 0, count: count.min(length), step: 1, is_index: false };
-        Self { text: format!(":{count}"), taken: vec![(length, taken)] }
+        Self { text: format!(":{count}"), taken: vec![(length, taken)], is_flat: true }
     }
 
     /// The dimensions of the part.
     #[must_use]
     pub fn shape(&self) -> Vec<usize> {
         self.taken.iter().filter(|(_, taken)| !taken.is_index).map(|(_, taken)| taken.count).collect()
+    }
+
+    /// Checks that it was made for a tensor of this shape, or, by [`first`](Self::first), of as many elements.
+    ///
+    /// # Errors
+    /// It was made for another one.
+    pub fn check_shape(&self, shape: &[usize]) -> Result<(), SliceError> {
+        let expected: Vec<usize> = self.taken.iter().map(|(length, _)| *length).collect();
+        let fits = match expected.as_slice() {
+            [count] if self.is_flat => element_count(shape) == Some(*count),
+            lengths => lengths == shape,
+        };
+        let of = match expected.as_slice() {
+            [count] if self.is_flat => format!("{count} elements"),
+            lengths => format!("the shape {lengths:?}"),
+        };
+        let reason = || format!("it is for a tensor of {of}, and this one has the shape {shape:?}");
+        if fits { Ok(()) } else { Err(SliceError { slice: self.text.clone(), reason: reason() }) }
     }
 
     /// Checks that each run of elements of this type is a whole number of bytes, as those of types of less than a byte need not be.
@@ -129,8 +149,9 @@ impl RawTensor {
     /// Copies a part of the tensor.
     ///
     /// # Errors
-    /// Elements of less than a byte do not end between bytes.
+    /// It was made for another shape ([`Slice::check_shape`]); elements of less than a byte do not end between bytes ([`Slice::check`]).
     pub fn slice(&self, slice: &Slice) -> Result<Self, SliceError> {
+        slice.check_shape(self.shape())?;
         slice.check(self.dtype())?;
         let refused = |reason: String| SliceError { slice: slice.text.clone(), reason };
         let mut bytes = Vec::new();
@@ -218,6 +239,18 @@ mod tests {
         let first = |count| tensor.slice(&Slice::first(count, tensor.shape())).unwrap();
         assert_eq!(&**first(3).bytes(), [0, 1, 2]);
         assert_eq!(first(100).shape(), [24]);
+    }
+
+    #[test]
+    fn a_part_is_of_a_tensor_of_its_shape() {
+        let tensor = RawTensor::new(ElementType::Uint8, vec![2, 3], (0..6).collect::<Vec<u8>>().into()).unwrap();
+        let check = |slice: Slice, expected: &str| assert_eq!(tensor.slice(&slice).unwrap_err().reason, expected);
+        let of_shape = |shape: &[usize]| Slice::parse("1", shape).unwrap();
+        check(of_shape(&[3, 2]), "it is for a tensor of the shape [3, 2], and this one has the shape [2, 3]");
+        check(of_shape(&[6]), "it is for a tensor of the shape [6], and this one has the shape [2, 3]");
+        check(of_shape(&[2, 2]), "it is for a tensor of the shape [2, 2], and this one has the shape [2, 3]");
+        check(Slice::first(1, &[5]), "it is for a tensor of 5 elements, and this one has the shape [2, 3]");
+        assert_eq!(tensor.slice(&Slice::first(2, &[3, 2])).unwrap().bytes()[..], [0, 1]);
     }
 
     /// Four numbers of 4 bits in each row: two bytes.

@@ -6,6 +6,7 @@
 //! - `external_path`: where data may be that is in another file. Pure.
 //! - `wire`: messages of protocol buffers, and their fields.
 //! - `error`: why a model is refused.
+//! - `metadata`: what a model says of itself, as texts. Pure.
 //! - `source`: a file as the source of a message, of which a window is in memory.
 //! - `onnx_type`: the element types, and how each is stored. Pure.
 //! - `tensor`: what one message says of a tensor.
@@ -21,6 +22,8 @@ mod error;
 #[cfg(feature = "onnx")]
 mod external;
 mod external_path;
+#[cfg(feature = "onnx")]
+mod metadata;
 #[cfg(feature = "onnx")]
 mod model;
 #[cfg(feature = "onnx")]

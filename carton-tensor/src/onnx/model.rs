@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 
 use super::error::{Problem, malformed, quoted, refused};
+use super::metadata::{Metadata, Origin};
 use super::onnx_type::OnnxType;
 use super::source::{Field, FileSource, Message, text};
-use super::tensor::{Data, Locations, MAX_NAME, TensorInfo, dimensions, tensor};
+use super::tensor::{Data, Locations, MAX_NAME, TensorInfo, dimensions, once, tensor, text_once};
 use super::wire::Budget;
 use crate::element_count;
 
@@ -13,8 +14,7 @@ use crate::element_count;
 const MAX_TENSORS: usize = 1 << 20;
 const MAX_NAMES: usize = 64 << 20;
 
-/// The most bytes of the metadata, and of one text of it.
-const MAX_METADATA: usize = 64 << 20;
+/// The most bytes of one text of the metadata.
 const MAX_TEXT: u64 = 16 << 20;
 
 /// What a model has, but for the elements of its tensors.
@@ -22,10 +22,9 @@ const MAX_TEXT: u64 = 16 << 20;
 pub(super) struct Model {
     pub(super) tensors: Vec<TensorInfo>,
     pub(super) positions: HashMap<String, usize>,
-    pub(super) metadata: Vec<(String, String)>,
+    pub(super) metadata: Metadata,
     pub(super) locations: Locations,
     n_name_bytes: usize,
-    n_metadata_bytes: usize,
 }
 
 impl Model {
@@ -34,19 +33,22 @@ impl Model {
         let budget = Budget::default();
         let mut model = Self::default();
         let (mut has_graph, mut n_training, mut n_functions) = (false, 0, 0);
-        let mut properties = Vec::new();
-        let mut ir_version = None;
+        let (mut ir_version, mut producer, mut producer_version) = (None, None, None);
+        let (mut domain, mut model_version) = (None, None);
         for field in Message::new(source, source.range(), &budget) {
             let field = field?;
             match field.number() {
                 1 => {
-                    ir_version = Some(field.integer()?);
+                    once(&mut ir_version, (), &field, "`ir_version`")?;
                     model.set("onnx.ir_version", field.integer()?.to_string())?;
                 }
-                2 => model.text("onnx.producer_name", &field)?,
-                3 => model.text("onnx.producer_version", &field)?,
-                4 => model.text("onnx.domain", &field)?,
-                5 => model.set("onnx.model_version", field.integer()?.to_string())?,
+                2 => model.text("producer_name", &field, &mut producer)?,
+                3 => model.text("producer_version", &field, &mut producer_version)?,
+                4 => model.text("domain", &field, &mut domain)?,
+                5 => {
+                    once(&mut model_version, (), &field, "`model_version`")?;
+                    model.set("onnx.model_version", field.integer()?.to_string())?;
+                }
                 7 if has_graph => return malformed("it has two graphs"),
                 7 => {
                     has_graph = true;
@@ -56,7 +58,10 @@ impl Model {
                     let (domain, version) = operator_set(&field)?;
                     model.set(&format!("onnx.opset_import.{domain}"), version.to_string())?;
                 }
-                14 => properties.push(property(&field)?),
+                14 => {
+                    let (key, value) = property(&field)?;
+                    model.metadata.set(&key, value, Origin::Property)?;
+                }
                 20 => {
                     model.training(field.message()?, &format!("training_info[{n_training}]."))?;
                     n_training += 1;
@@ -74,35 +79,20 @@ impl Model {
         if !has_graph {
             return malformed("it has no graph");
         }
-        let n_own = model.metadata.len();
-        for (key, value) in properties {
-            // What the model states itself is not replaced by a property.
-            if model.metadata.iter().take(n_own).all(|(own, _)| *own != key) {
-                model.set(&key, value)?;
-            }
-        }
         Ok(model)
     }
 
-    /// Sets the value of a key, of which the last counts.
+    /// Sets the value of a key that fields of the model have, not its properties.
     fn set(&mut self, key: &str, value: String) -> Result<(), Problem> {
-        self.n_metadata_bytes = self.n_metadata_bytes.saturating_add(key.len()).saturating_add(value.len());
-        // Keys are compared with all others, of which there are few.
-        const MAX_KEYS: usize = 4096;
-        if self.n_metadata_bytes > MAX_METADATA || self.metadata.len() == MAX_KEYS {
-            return refused(format!("its metadata has more than {MAX_METADATA} bytes or {MAX_KEYS} keys"));
-        }
-        match self.metadata.iter_mut().find(|(known, _)| known == key) {
-            Some((_, known)) => *known = value,
-            None => self.metadata.push((key.to_owned(), value)),
-        }
-        Ok(())
+        self.metadata.set(key, value, Origin::Field)
     }
 
-    /// Sets a key to the text of a field, which counts if it is not empty.
-    fn text(&mut self, key: &str, field: &Field<'_>) -> Result<(), Problem> {
-        let value = text(field, key, MAX_TEXT)?;
-        if value.is_empty() { Ok(()) } else { self.set(key, value) }
+    /// Reads the text of a field that a model has at most once, which counts if it is not empty.
+    fn text(&mut self, name: &str, field: &Field<'_>, known: &mut Option<()>) -> Result<(), Problem> {
+        let what = format!("`{name}`");
+        once(known, (), field, &what)?;
+        let value = text(field, &what, MAX_TEXT)?;
+        if value.is_empty() { Ok(()) } else { self.set(&format!("onnx.{name}"), value) }
     }
 
     /// Adds a tensor under a name that no other tensor has.
@@ -132,11 +122,18 @@ impl Model {
     }
 
     fn training(&mut self, message: Message<'_>, prefix: &str) -> Result<(), Problem> {
+        let (mut initialization, mut algorithm) = (None, None);
         for field in message {
             let field = field?;
             match field.number() {
-                1 => self.graph(field.message()?, &format!("{prefix}initialization."))?,
-                2 => self.graph(field.message()?, &format!("{prefix}algorithm."))?,
+                1 => {
+                    once(&mut initialization, (), &field, "`initialization`")?;
+                    self.graph(field.message()?, &format!("{prefix}initialization."))?;
+                }
+                2 => {
+                    once(&mut algorithm, (), &field, "`algorithm`")?;
+                    self.graph(field.message()?, &format!("{prefix}algorithm."))?;
+                }
                 _ => {}
             }
         }
@@ -181,23 +178,25 @@ impl Model {
 
     /// Reads a node for the graphs in it, and for the tensor of a constant.
     fn node(&mut self, field: &Field<'_>, prefix: &str, index: usize) -> Result<(), Problem> {
-        let (mut is_constant, mut is_of_onnx, mut output) = (false, true, None);
+        let (mut operator, mut domain, mut output) = (None, None, None);
         let mut attributes = false;
         let message = field.message()?;
         for part in message.clone() {
             let part = part?;
             match part.number() {
                 2 if output.is_none() => output = Some(text(&part, "the output of a node", MAX_NAME)?),
-                4 => is_constant = text(&part, "the operator of a node", MAX_NAME)? == "Constant",
+                4 => text_once(&mut operator, &part, "the operator of a node", MAX_NAME)?,
                 5 => attributes = true,
-                7 => is_of_onnx = matches!(text(&part, "the domain of a node", MAX_NAME)?.as_str(), "" | "ai.onnx"),
+                7 => text_once(&mut domain, &part, "the domain of a node", MAX_NAME)?,
                 _ => {}
             }
         }
         if !attributes {
             return Ok(());
         }
-        let output = output.filter(|_| is_constant && is_of_onnx);
+        let is_constant =
+            operator.as_deref() == Some("Constant") && matches!(domain.as_deref(), None | Some("" | "ai.onnx"));
+        let output = output.filter(|_| is_constant);
         // What the output and the operator are is known, in whatever order the fields are.
         for part in message {
             let part = part?;
@@ -215,12 +214,12 @@ impl Model {
         index: usize,
         output: Option<&str>,
     ) -> Result<(), Problem> {
-        let (mut name, mut is_wanted) = (String::new(), false);
+        let (mut name, mut is_wanted) = (None, false);
         let message = field.message()?;
         for part in message.clone() {
             let part = part?;
             match part.number() {
-                1 => name = text(&part, "the name of an attribute", MAX_NAME)?,
+                1 => text_once(&mut name, &part, "the name of an attribute", MAX_NAME)?,
                 6 | 11 => is_wanted = true,
                 5 | 22 => is_wanted |= output.is_some(),
                 _ => {}
@@ -229,6 +228,7 @@ impl Model {
         if !is_wanted {
             return Ok(());
         }
+        let name = name.unwrap_or_default();
         let (mut n_graphs, mut has_graph) = (0, false);
         for part in message {
             let part = part?;
@@ -260,32 +260,30 @@ impl Model {
 }
 
 fn operator_set(field: &Field<'_>) -> Result<(String, i64), Problem> {
-    let (mut domain, mut version) = (String::new(), 0);
+    let (mut domain, mut version) = (None, None);
     for part in field.message()? {
         let part = part?;
         match part.number() {
-            1 => domain = text(&part, "the domain of an operator set", MAX_NAME)?,
-            2 => version = part.integer()?,
+            1 => text_once(&mut domain, &part, "the domain of an operator set", MAX_NAME)?,
+            2 => once(&mut version, part.integer()?, &part, "the version of an operator set")?,
             _ => {}
         }
     }
-    if domain.is_empty() {
-        "ai.onnx".clone_into(&mut domain);
-    }
-    Ok((domain, version))
+    let domain = domain.filter(|domain| !domain.is_empty()).unwrap_or_else(|| "ai.onnx".to_owned());
+    Ok((domain, version.unwrap_or_default()))
 }
 
 fn property(field: &Field<'_>) -> Result<(String, String), Problem> {
-    let (mut key, mut value) = (String::new(), String::new());
+    let (mut key, mut value) = (None, None);
     for part in field.message()? {
         let part = part?;
         match part.number() {
-            1 => key = text(&part, "a key of the metadata", MAX_NAME)?,
-            2 => value = text(&part, "a value of the metadata", MAX_TEXT)?,
+            1 => text_once(&mut key, &part, "a key of the metadata", MAX_NAME)?,
+            2 => text_once(&mut value, &part, "a value of the metadata", MAX_TEXT)?,
             _ => {}
         }
     }
-    Ok((key, value))
+    Ok((key.unwrap_or_default(), value.unwrap_or_default()))
 }
 
 /// Reads the message of a sparse tensor, whose name is that of its values.

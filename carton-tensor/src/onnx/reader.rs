@@ -105,7 +105,7 @@ impl Reader {
     /// The versions, the producer, the operator sets and the properties that the model states.
     #[must_use]
     pub fn metadata(&self) -> &[(String, String)] {
-        &self.model.metadata
+        self.model.metadata.entries()
     }
 
     /// The paths, in the folder of the model, of the files that have data of it.

@@ -162,11 +162,16 @@ struct External {
 }
 
 /// Sets what a message has at most once.
-fn once<T>(place: &mut Option<T>, value: T, field: &Field<'_>, what: &str) -> Result<(), Problem> {
+pub(super) fn once<T>(place: &mut Option<T>, value: T, field: &Field<'_>, what: &str) -> Result<(), Problem> {
     match place.replace(value) {
         None => Ok(()),
         Some(_) => malformed(format!("{what} is there twice, at byte {}", field.offset())),
     }
+}
+
+/// Reads a text that a message has at most once.
+pub(super) fn text_once(place: &mut Option<String>, field: &Field<'_>, what: &str, most: u64) -> Result<(), Problem> {
+    once(place, text(field, what, most)?, field, what)
 }
 
 /// Reads dimensions.
@@ -192,10 +197,7 @@ pub(super) fn tensor(field: &Field<'_>, locations: &mut Locations) -> Result<Ten
             1 => dimensions(&part, &mut fields.shape)?,
             2 => once(&mut fields.number, part.integer()?, &part, "the element type of a tensor")?,
             3 => fields.has_segment = true,
-            8 => {
-                let name = text(&part, "the name of a tensor", MAX_NAME)?;
-                once(&mut fields.name, name, &part, "the name of a tensor")?;
-            }
+            8 => text_once(&mut fields.name, &part, "the name of a tensor", MAX_NAME)?,
             9 => once(&mut fields.raw, part.range()?, &part, "`raw_data`")?,
             13 => external_entry(&part, &mut fields.external)?,
             14 => once(&mut fields.location, part.integer()?, &part, "`data_location`")?,
@@ -221,16 +223,17 @@ fn sizes(shape: &[usize], onnx_type: Option<OnnxType>) -> Option<(u64, u64)> {
 }
 
 fn external_entry(field: &Field<'_>, external: &mut External) -> Result<(), Problem> {
-    let (mut key, mut value) = (String::new(), String::new());
+    let (mut key, mut value) = (None, None);
     for part in field.message()? {
         let part = part?;
         match part.number() {
-            1 => key = text(&part, "a key of external data", MAX_NAME)?,
-            2 => value = text(&part, "a value of external data", MAX_NAME)?,
+            1 => text_once(&mut key, &part, "a key of external data", MAX_NAME)?,
+            2 => text_once(&mut value, &part, "a value of external data", MAX_NAME)?,
             _ => {}
         }
     }
-    match key.as_str() {
+    let value = value.unwrap_or_default();
+    match key.unwrap_or_default().as_str() {
         "location" => once(&mut external.location, value, field, "the location of external data"),
         "offset" => once(&mut external.offset, value, field, "the offset of external data"),
         "length" => once(&mut external.length, value, field, "the length of external data"),

@@ -8,6 +8,9 @@ use std::ops::{Add, Div, Mul, Sub};
 use super::fused::{self, Fused};
 use crate::files::ElementType;
 
+/// The most models that are merged at once, and how an error says it. Each model has a thread and some MB of memory.
+const MAX_MODELS: (usize, &str) = (64, "at most 64");
+
 /// How the tensors of several models become one.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -108,6 +111,7 @@ impl MergeMethod {
             Self::Linear { .. } if n_models < 2 => return wrong("two or more"),
             Self::Slerp { .. } if n_models != 2 => return wrong("two"),
             Self::TaskArithmetic { .. } if n_models < 2 => return wrong("a base and one or more"),
+            _ if n_models > MAX_MODELS.0 => return wrong(MAX_MODELS.1),
             _ => {}
         }
         let (expected, weights): (usize, &[f64]) = match self {

@@ -179,7 +179,7 @@ impl Columns {
 
     /// Decodes some outputs of a strip of GPTQ.
     fn decode<const BITS: usize>(&self, strip: &Strip, groups: &[usize], rows: Range<usize>, numbers: &mut [f32]) {
-        // The words after which a word begins with a number again, and their numbers.
+        // Words in a unit that starts and ends between numbers, and the numbers in it.
         let (n_words, n_values) = if BITS == 3 { (3, 32) } else { (1, 32 / BITS) };
         let mask = (1_u128 << BITS) - 1;
         let words = strip.words.chunks_exact(n_words * strip.n_outputs);
@@ -235,7 +235,10 @@ impl Columns {
             Packing::Gptq { bits, .. } => bits as usize,
             Packing::Awq => 4,
         };
-        let zeros = [self.groups, self.outputs.checked_mul(bits)?.div_ceil(32)];
+        let Some(n_bits) = self.outputs.checked_mul(bits) else {
+            return Some(format!("{} outputs are too many", self.outputs));
+        };
+        let zeros = [self.groups, n_bits.div_ceil(32)];
         if scales != [self.groups, self.outputs] || self.groups == 0 {
             return Some(format!("its scales have the shape {scales:?}, expected [groups, {}]", self.outputs));
         }

@@ -91,7 +91,10 @@ fn awq(tensors: &Tensors<'_>) -> Result<Packing, String> {
 
 /// Returns how numbers are packed, and the number of inputs.
 fn gptq(tensors: &Tensors<'_>, rows: usize, outputs: usize, zeros: &[usize]) -> Result<(Packing, usize), String> {
-    let fits = |bits: &u32| zeros.get(1).copied() == outputs.checked_mul(*bits as usize).map(|bits| bits.div_ceil(32));
+    let fits = |bits: &u32| {
+        let n_bits = outputs.checked_mul(*bits as usize);
+        n_bits.is_some_and(|n_bits| zeros.get(1) == Some(&n_bits.div_ceil(32)))
+    };
     let config = tensors.config.filter(|config| !config.is_empty());
     // Layers may have widths of their own, which `dynamic` lists by patterns.
     let stated = config.filter(|config| !config.has("dynamic")).and_then(|config| config.integer("bits"));

@@ -151,9 +151,14 @@ pub fn packed<'a>(
     found
 }
 
-/// Refuses packed tensors that would get one name, and those that share a part.
+/// Refuses packed tensors that would get one name, and those that share a part. A part is shared if it has scales of its own, and is the scale of another:
+/// the dense tensor of that one would be computed from numbers that are packed.
 fn refuse_duplicates(found: &mut [Packed]) {
     let mut names = BTreeMap::<String, usize>::new();
+    let mut parts = BTreeMap::<String, usize>::new();
+    for part in found.iter().flat_map(|packed| &packed.parts) {
+        *parts.entry(part.clone()).or_default() += 1;
+    }
     for logical in found.iter().filter_map(|packed| packed.logical.as_ref().ok()) {
         *names.entry(logical.name.clone()).or_default() += 1;
     }
@@ -161,6 +166,10 @@ fn refuse_duplicates(found: &mut [Packed]) {
         let name = packed.logical.as_ref().ok().map(|logical| logical.name.clone());
         if let Some(name) = name.filter(|name| names.get(name).is_some_and(|count| *count > 1)) {
             packed.logical = Err(format!("several tensors would be called `{}`", name.escape_debug()));
+        }
+        let is_shared = |part: &&String| parts.get(*part).is_some_and(|count| *count > 1);
+        if let Some(part) = packed.parts.iter().find(is_shared).filter(|_| packed.logical.is_ok()) {
+            packed.logical = Err(format!("its part `{}` is a part of another packed tensor, too", part.escape_debug()));
         }
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 
-use super::{PackedError, QuantizationConfig, packed_of};
+use super::{Described, PackedError, QuantizationConfig, packed, packed_of};
 use crate::any_file::TensorFile;
 use crate::files::{ElementType, RawTensor};
 use crate::safetensors::{Metadata, write};
@@ -202,6 +202,53 @@ fn a_dense_tensor_of_the_name_is_not_replaced() {
 }
 
 #[test]
+fn parts_of_two_packed_tensors_are_refused_with_both() {
+    let tensor = |dtype: ElementType, shape: &[usize]| {
+        let n_bytes = dtype.n_bytes(shape.iter().product()).unwrap();
+        RawTensor::new(dtype, shape.to_vec(), vec![0x38_u8; n_bytes].into()).unwrap()
+    };
+    let named = |name: &str, dtype, shape: &[usize]| (name.to_owned(), tensor(dtype, shape));
+    let mut tensors = vec![
+        named("w", ElementType::Float8E4m3Fn, &[2, 2]),
+        named("w_scale", ElementType::Float8E8m0Fnu, &[1, 1]),
+        named("other", ElementType::Float8E4m3Fn, &[2, 2]),
+        named("other_scale", ElementType::Float32, &[1, 1]),
+    ];
+    let reasons = |tensors: &[(String, RawTensor)]| -> Vec<(String, Option<String>)> {
+        let found = packed_of(&file_of(tensors), None);
+        found.iter().map(|packed| (packed.base().to_owned(), packed.reason().map(str::to_owned))).collect()
+    };
+    assert_eq!(reasons(&tensors), [("other".to_owned(), None), ("w".to_owned(), None)]);
+    tensors.push(named("w_scale_scale", ElementType::Float32, &[1, 1]));
+    let [other, w, scale] = reasons(&tensors).try_into().unwrap();
+    assert_eq!(other.1, None);
+    assert_eq!(w.1.as_deref(), Some("its part `w_scale` is a part of another packed tensor, too"));
+    assert!(scale.0 == "w_scale" && scale.1.is_some(), "{scale:?}");
+}
+
+#[test]
+fn sizes_that_overflow_are_refused() {
+    let reason = |method: &str, qweight: [usize; 2], qzeros: &[usize], scales: [usize; 2]| {
+        let described = |name, dtype, shape| Described { name, dtype: Some(dtype), shape };
+        let tensors = [
+            described("qweight", ElementType::Int32, &qweight[..]),
+            described("qzeros", ElementType::Int32, qzeros),
+            described("scales", ElementType::Float16, &scales[..]),
+            described("g_idx", ElementType::Int32, &[0]),
+        ];
+        let config = json(&format!(r#"{{"quant_method": "{method}", "bits": 4}}"#));
+        let found = packed(tensors, config.as_ref(), &|_| None);
+        let [packed] = found.as_slice() else { panic!("{found:?}") };
+        packed.reason().unwrap().to_owned()
+    };
+    let gptq = reason("gptq", [0, usize::MAX], &[1], [1, usize::MAX]);
+    assert!(gptq.contains("which is not that of 4 bits"), "{gptq}");
+    let columns = 1 << (usize::BITS - 4);
+    let awq = reason("awq", [0, columns], &[1, columns], [1, 8 * columns]);
+    assert_eq!(awq, format!("{} outputs are too many", 8 * columns));
+}
+
+#[test]
 fn pieces_have_the_wanted_size() {
     let file = open("awq");
     let found = packed_of(&file, None);
@@ -231,8 +278,69 @@ const DTYPES: [ElementType; 8] = [
     ElementType::Int64,
 ];
 
+/// Keys that a configuration of quantization may have, and values for them, some of which fit.
+const KEYS: [&str; 16] = [
+    "quant_method",
+    "bits",
+    "w_bit",
+    "checkpoint_format",
+    "desc_act",
+    "config_groups",
+    "group_size",
+    "q_group_size",
+    "version",
+    "dynamic",
+    "weight_block_size",
+    "dtype",
+    "torch_dtype",
+    "quantization_config",
+    "compression_config",
+    "text_config",
+];
+const VALUES: [&str; 16] = [
+    "null",
+    "true",
+    "false",
+    "0",
+    "-1",
+    "4",
+    "64",
+    "1e999",
+    "9223372036854775807",
+    "\"gptq\"",
+    "\"gemm\"",
+    "\"bfloat16\"",
+    "\"compressed-tensors\"",
+    "[2, 2]",
+    "[-1, 18446744073709551615]",
+    r#"{"a": {"weights": {"block_structure": [8, 8]}}, "dtype": "float16", "bits": 8, "desc_act": false}"#,
+];
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
+
+    /// Whatever the configuration says, tensors are refused, or become as many numbers as their description says.
+    #[test]
+    fn configurations_never_panic(
+        which in any::<prop::sample::Index>(),
+        settings in prop::collection::vec((prop::sample::select(KEYS.to_vec()), prop::sample::select(VALUES.to_vec())), 0..6),
+        is_inner in any::<bool>(),
+    ) {
+        let names = names();
+        let settings: Vec<String> = settings.into_iter().map(|(key, value)| format!("\"{key}\": {value}")).collect();
+        let text = format!("{{{}}}", settings.join(", "));
+        let text = if is_inner { format!("{{\"quantization_config\": {text}}}") } else { text };
+        if let Ok(config) = QuantizationConfig::of_json(text.as_bytes()) {
+            let file = open(which.get(&names).as_str());
+            for packed in packed_of(&file, Some(&config)) {
+                let Ok(logical) = packed.logical() else { continue };
+                match logical.dequantize(&file) {
+                    Ok(dense) => prop_assert_eq!((dense.dtype(), dense.shape()), (logical.dtype(), logical.shape())),
+                    Err(error) => prop_assert!(matches!(error, PackedError::Refused { .. }), "{}: {}", text, error),
+                }
+            }
+        }
+    }
 
     /// Tensors whose types, shapes and elements are changed are refused, or become as many numbers as their description says.
     #[test]
