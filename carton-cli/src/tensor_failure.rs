@@ -66,11 +66,16 @@ fn hint(error: &TensorFilesError) -> Option<String> {
         TensorFilesError::Beyond { .. } => {
             text("choose a --dtype with a larger range, or write the largest number in their place with --saturate")
         }
+        TensorFilesError::OtherBlocks { .. } => {
+            text("--dequantize makes float32 numbers of the blocks, which are then quantized again, with a further loss")
+        }
+        TensorFilesError::NanInBlocks { .. } => text("leave the tensor out with --exclude, or write it with another --dtype"),
         TensorFilesError::CannotHold { remedy, .. } => Some(match remedy {
             Remedy::OrLeaveOut(_) | Remedy::ChooseOthers => format!("{remedy} with --only"),
             Remedy::OrDequantize => "write a .zt file, which keeps it as it is; `carton tensor convert --dequantize` makes float32 numbers of \
                                      quantized groups"
                 .to_owned(),
+            Remedy::OrRound(text) => format!("{text}, or round floats to another type with --dtype"),
             Remedy::Dequantize => "`carton tensor convert --dequantize` makes float32 numbers of quantized tensors".to_owned(),
             remedy => remedy.to_string(),
         }),

@@ -8,13 +8,14 @@ use carton_tensor::checkpoint::FollowLinks;
 use carton_tensor::context::{CancelToken, Context};
 use carton_tensor::difference::DifferenceOptions;
 use carton_tensor::files::{ElementType, RawTensor, SharedBytes, Slice};
+use carton_tensor::gguf::QuantizedType;
 use carton_tensor::weights::{FloatType, Granularity};
 use carton_tensor::ztensor::{DigestAlgorithm, Version};
 use carton_tensor_files::{
     AdapterOptions, ConvertOptions, DiffOptions, GroupHandling, MergeOptions, MethodKind, OpenTensors, QuantizeOptions,
-    RenameError, Rounding, TensorFilesError, TensorInfo, TensorLocation, TensorSource, Value, Verification,
-    VerifyOptions, WriteOptions, ZtensorVersion, convert, description, diff, merge, merge_adapters, open, open_path,
-    quantize, save, validate, verify, with_scales,
+    RenameError, RoundedType, Rounding, TensorFilesError, TensorInfo, TensorLocation, TensorSource, Value,
+    Verification, VerifyOptions, WriteOptions, ZtensorVersion, convert, description, diff, merge, merge_adapters, open,
+    open_path, quantize, save, validate, verify, with_scales,
 };
 use numpy::PyReadonlyArray1;
 use pyo3::exceptions::{PyIndexError, PyKeyError};
@@ -259,7 +260,7 @@ impl Converting {
             let rename = rename.parse().map_err(|error: RenameError| errors::invalid(py, &error.to_string()))?;
             options.selection.rename.push(rename);
         }
-        let to = float_type(py, self.dtype.as_deref())?;
+        let to = rounded_type(py, self.dtype.as_deref())?;
         options.rounding = to.map(|to| Rounding { to, saturate: self.saturate });
         options.shard_size = self.shard_size;
         options.metadata.set = self.metadata;
@@ -297,6 +298,15 @@ pub(crate) struct Merging {
     t: Option<f64>,
     lambda: Option<f64>,
     dtype: Option<String>,
+}
+
+/// What floats are rounded to: a type of floats, or one of blocks.
+fn rounded_type(py: Python<'_>, dtype: Option<&str>) -> PyResult<Option<RoundedType>> {
+    match dtype {
+        Some("q8_0" | "Q8_0") => Ok(Some(RoundedType::Blocks(QuantizedType::Q8_0))),
+        Some("q4_0" | "Q4_0") => Ok(Some(RoundedType::Blocks(QuantizedType::Q4_0))),
+        other => Ok(float_type(py, other)?.map(RoundedType::from)),
+    }
 }
 
 fn float_type(py: Python<'_>, dtype: Option<&str>) -> PyResult<Option<FloatType>> {

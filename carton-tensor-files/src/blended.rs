@@ -9,8 +9,8 @@ use crate::error::TensorFilesError;
 use crate::layout::TensorLayout;
 use crate::merge_error::MergeError;
 use crate::numbers::{AT_ONCE, Numbers, VisitPiece};
+use crate::planned::PlannedKind;
 use crate::rounded::{Rounded, Rounding};
-use crate::sink::PlannedKind;
 use crate::source::TensorSource;
 use crate::tensor_info::TensorInfo;
 use crate::text::shown_name;
@@ -158,6 +158,6 @@ pub(crate) fn rounded<'a>(name: &str, numbers: Box<dyn Numbers + 'a>, kind: &Pla
         ElementType::Float8E4m3Fn => FloatType::Float8E4m3Fn,
         _ => return numbers,
     };
-    let rounding = Rounding { to, saturate: false };
+    let rounding = Rounding { to: to.into(), saturate: false };
     if rounding.applies_to(numbers.dtype()) { Box::new(Rounded::new(name, numbers, rounding)) } else { numbers }
 }

@@ -10,18 +10,18 @@ use serde::Serialize;
 
 use crate::error::TensorFilesError;
 use crate::groups::Groups;
-use crate::metadata::Metadata;
 use crate::metered::metered;
 use crate::plan::{Job, check_output, kind, piece, warn_of_lost, warn_of_version};
-use crate::rounded::Rounding;
+use crate::planned::{Planned, PlannedKind};
+use crate::rounded::{RoundedType, Rounding};
 use crate::roundings::Roundings;
 use crate::selection::{Selection, check_names};
 use crate::shards;
-use crate::sink::{Complete, Piece, Planned, PlannedKind, Sink};
+use crate::sink::{Complete, Piece, Sink};
 use crate::source::TensorSource;
 use crate::tensor_info::TensorInfo;
 use crate::write_options::{OutputFormat, WriteOptions};
-use crate::written_metadata::{MetadataOptions, written_metadata};
+use crate::written_metadata::{MetadataOptions, WrittenMetadata, written_metadata};
 
 /// What was written.
 #[derive(Clone, Debug, Serialize)]
@@ -101,6 +101,12 @@ pub fn convert(
     if options.shard_size == Some(0) {
         return Err(TensorFilesError::EmptyShards);
     }
+    if let Some(Rounding { to: RoundedType::Blocks(to), .. }) = options.rounding
+        && format != OutputFormat::Gguf
+    {
+        let (of, path) = (to.ggml_type(), output.to_path_buf());
+        return Err(TensorFilesError::NoBlocks { of, path, format: format.name() });
+    }
     let mut warnings = Vec::new();
     if options.selection.only.is_empty() {
         warnings.extend(sources.iter().flat_map(|source| source.not_written()));
@@ -137,10 +143,11 @@ pub fn convert(
             dequantize,
             rounding: None,
         };
-        rounding.apply(&mut job);
+        rounding.apply(&mut job)?;
         jobs.push(job);
     }
     warnings.extend(rounding.left_as_they_are(&jobs));
+    warnings.extend(rounding.not_in_blocks(&jobs));
     let metadata = written_metadata(sources, format, &options.metadata, &mut warnings)?;
     let listed: Vec<&TensorInfo> = selected.iter().map(|one| one.listed).collect();
     warn_of_version(&options.write, &listed, &mut warnings);
@@ -164,7 +171,7 @@ struct Writing<'a> {
     format: OutputFormat,
     options: &'a ConvertOptions,
     groups: &'a Groups<'a>,
-    metadata: &'a Metadata,
+    metadata: &'a WrittenMetadata,
     warnings: Vec<String>,
 }
 
@@ -238,14 +245,16 @@ impl Writing<'_> {
         for position in sink.order() {
             let Some(job) = jobs.get(position) else { continue };
             let piece = self.piece(job)?;
-            let is_metered = matches!(piece, Piece::Numbers(_));
+            let is_metered = matches!(piece, Piece::Numbers(_) | Piece::Blocks(_));
             let piece = metered(piece, advance);
             sink.write(&job.planned, &piece)?;
             if !is_metered {
                 advance(job.n_bytes())?;
             }
-            if let Piece::Numbers(numbers) = &piece {
-                self.warnings.extend(numbers.warning());
+            match &piece {
+                Piece::Numbers(numbers) => self.warnings.extend(numbers.warning()),
+                Piece::Blocks(blocks) => self.warnings.extend(blocks.warnings()),
+                _ => {}
             }
         }
         self.options.write.context.check()?;

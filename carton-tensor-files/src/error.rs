@@ -9,7 +9,8 @@ use carton_core::ErrorKind;
 use carton_tensor::any_file;
 use carton_tensor::content::Content;
 use carton_tensor::context::Cancelled;
-use carton_tensor::files::{ElementType, SliceError};
+use carton_tensor::files::SliceError;
+use carton_tensor::gguf::{self, GgmlType};
 use carton_tensor::npy::NpyError;
 use carton_tensor::safetensors::SafetensorsError;
 use carton_tensor::weights::{DescriptionError, PackedError, WeightsError};
@@ -34,6 +35,8 @@ pub enum Remedy {
     OrDequantize,
     /// The float32 numbers of quantized tensors.
     Dequantize,
+    /// Another format, or another type of floats.
+    OrRound(&'static str),
 }
 
 impl fmt::Display for Remedy {
@@ -45,6 +48,7 @@ impl fmt::Display for Remedy {
             Self::OrDequantize => f.write_str(
                 "write a .zt file, which keeps it as it is, or have the float32 numbers of quantized groups written",
             ),
+            Self::OrRound(text) => write!(f, "{text}, or have floats of another type written"),
             Self::Dequantize => f.write_str("have the float32 numbers of quantized tensors written"),
         }
     }
@@ -215,7 +219,37 @@ pub enum TensorFilesError {
         /// How many of its numbers.
         n_numbers: u64,
         /// The type.
-        dtype: ElementType,
+        dtype: &'static str,
+    },
+    /// Blocks have no NaN.
+    #[error("{} of tensor `{name}` cannot be in blocks of {of}: NaN", count(*n_numbers, "number"))]
+    NanInBlocks {
+        /// The tensor, as messages show it.
+        name: String,
+        /// How many of its numbers.
+        n_numbers: u64,
+        /// The type of the blocks.
+        of: GgmlType,
+    },
+    /// A tensor is in blocks already, of another type than is wanted.
+    #[error("tensor `{name}` has blocks of {of}, which are not made blocks of {to}")]
+    OtherBlocks {
+        /// The tensor, as messages show it.
+        name: String,
+        /// The type of its blocks.
+        of: GgmlType,
+        /// The type that was asked for.
+        to: GgmlType,
+    },
+    /// Floats become blocks in GGUF files only.
+    #[error("blocks of {of} are for .gguf files: `{}` would be {format}", path.display())]
+    NoBlocks {
+        /// The type of the blocks.
+        of: GgmlType,
+        /// The file to write.
+        path: PathBuf,
+        /// Its format.
+        format: &'static str,
     },
     /// A format that has no checkpoints of several files.
     #[error("only a checkpoint of safetensors files can have several, and `{}` would be {format}", path.display())]
@@ -297,6 +331,9 @@ pub enum TensorFilesError {
     /// A NumPy file cannot be written.
     #[error(transparent)]
     Npy(#[from] NpyError),
+    /// A GGUF file cannot be written.
+    #[error(transparent)]
+    Gguf(#[from] Box<gguf::WriteError>),
     /// A text describes no part of a tensor.
     #[error(transparent)]
     Slice(#[from] SliceError),
@@ -329,6 +366,12 @@ impl From<ZTensor2Error> for TensorFilesError {
 impl From<ZTensorError> for TensorFilesError {
     fn from(error: ZTensorError) -> Self {
         Self::Ztensor(Box::new(error))
+    }
+}
+
+impl From<gguf::WriteError> for TensorFilesError {
+    fn from(error: gguf::WriteError) -> Self {
+        Self::Gguf(Box::new(error))
     }
 }
 
@@ -438,7 +481,7 @@ impl TensorFilesError {
             },
             Self::Ztensor(error) if matches!(**error, ZTensorError::Memory { .. }) => ErrorKind::Machine,
             Self::Ztensor2(error) if matches!(**error, ZTensor2Error::Memory { .. }) => ErrorKind::Machine,
-            Self::Safetensors(_) | Self::Ztensor(_) | Self::Ztensor2(_) | Self::Npy(_)
+            Self::Safetensors(_) | Self::Ztensor(_) | Self::Ztensor2(_) | Self::Npy(_) | Self::Gguf(_)
                 if self.io_causes().next().is_some() =>
             {
                 ErrorKind::Machine
@@ -476,6 +519,14 @@ impl TensorFilesError {
             Self::Beyond { .. } => {
                 text("choose a type with a larger range, or have such numbers become the largest one")
             }
+            Self::NanInBlocks { .. } => text("leave the tensor out, or write it without quantizing it"),
+            Self::OtherBlocks { .. } => {
+                text("have the float32 numbers of quantized tensors written, which are then quantized again")
+            }
+            Self::NoBlocks { .. } => text("name a file .gguf"),
+            Self::Gguf(error) if matches!(**error, gguf::WriteError::Metadata { .. }) => {
+                text("set the value, or leave the metadata out")
+            }
             Self::Changed(_) => text("try again"),
             Self::NoShards { .. } => text("name a file .safetensors"),
             Self::EmptyShards | Self::TooManyShards { .. } => text("choose a larger size of a file"),
@@ -497,7 +548,7 @@ impl TensorFilesError {
                 };
                 error.hint().map(|hint| format!("{hint}{more}"))
             }
-            Self::UnknownOutput { .. } => text("name a file .safetensors, .zt, .npz or .npy"),
+            Self::UnknownOutput { .. } => text("name a file .safetensors, .zt, .gguf, .npz or .npy"),
             Self::OutputIsSource { .. } => text("write to another file, and rename it afterwards"),
             Self::CannotHold { remedy, .. } => Some(remedy.to_string()),
             Self::NoDescription { .. } => {

@@ -28,9 +28,12 @@
 //! - `source`, `metadata`, `open`: what tensors are read from; its metadata; how it is opened.
 //! - `rename`: substitutions in names. Pure.
 //! - `numbers`, `rounded`: tensors of numbers that are written, piece by piece, and rounded on the way.
-//! - `write_options`, `ztensor_output`, `sink`, `metered`: how tensors are stored in a new file, which gets its name when it is complete.
-//! - `plan`, `selection`, `written_metadata`, `already`, `roundings`: what all files made of others have in common: which tensors, in which form, with which
-//!   metadata; which are quantized already.
+//! - `write_options`: how tensors are stored in a new file.
+//! - `written_metadata`: which metadata it has.
+//! - `planned`: tensors that are to be written, and which of them a format can hold. Pure.
+//! - `blocks`: tensors in blocks of ggml that are written.
+//! - `ztensor_output`, `sink`, `metered`: the file, which gets its name when it is complete.
+//! - `plan`, `selection`, `already`, `roundings`: what all files made of others have in common: which tensors, in which form; which are quantized already.
 //! - `groups`, `shards`, `convert`, `quantize`, `save`: the files that are written.
 //! - `blended`, `merge`: tensors that are computed from those of several models; models that become one.
 //! - `adapter_config`, `adapter`, `adapted`, `merge_adapters`: what a low-rank adapter changes; a model with adapters merged into it.
@@ -42,6 +45,7 @@ mod adapter;
 mod adapter_config;
 mod already;
 mod blended;
+mod blocks;
 mod checkpoint;
 mod convert;
 mod deep;
@@ -59,6 +63,7 @@ mod numbers;
 mod open;
 mod packed;
 mod plan;
+mod planned;
 mod quantize;
 mod rename;
 mod rounded;
@@ -88,12 +93,12 @@ pub use merge_error::MergeError;
 pub use metadata::{Metadata, attribute_to_json};
 pub use open::{OpenTensors, open, open_path};
 pub use packed::LogicalTensor;
+pub use planned::is_in_numpy;
 pub use quantize::{Loss, QuantizeOptions, QuantizeReport, QuantizedInfo, quantize};
 pub use rename::{Rename, RenameError};
-pub use rounded::Rounding;
+pub use rounded::{RoundedType, Rounding};
 pub use save::save;
 pub use selection::Selection;
-pub use sink::is_in_numpy;
 pub use source::{TensorSource, Value};
 pub use tensor_info::TensorInfo;
 pub use text::shown_name;

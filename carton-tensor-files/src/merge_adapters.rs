@@ -14,9 +14,10 @@ use crate::error::TensorFilesError;
 use crate::merge_error::MergeError;
 use crate::numbers::{EntryNumbers, Numbers};
 use crate::plan::{Job, check_output, kind, piece, warn_of_lost};
+use crate::planned::{Planned, PlannedKind};
 use crate::rounded::Rounding;
 use crate::roundings::Roundings;
-use crate::sink::{Piece, Planned, PlannedKind, Sink};
+use crate::sink::{Piece, Sink};
 use crate::source::TensorSource;
 use crate::text::shown_name;
 use crate::write_options::WriteOptions;
@@ -70,7 +71,7 @@ pub fn merge_adapters(
     }
     check_output(&[model].into_iter().chain(opened.iter().map(Adapter::source)).collect::<Vec<_>>(), output)?;
     let mut warnings = model.not_written();
-    let roundings = Roundings::find(&[model], options.dtype.map(|to| Rounding { to, saturate: false }));
+    let roundings = Roundings::find(&[model], options.dtype.map(|to| Rounding { to: to.into(), saturate: false }));
     let mut jobs = Vec::new();
     for listed in model.tensors() {
         let is_changed = opened.iter().any(|adapter| adapter.changes(&listed.name));
@@ -83,7 +84,7 @@ pub fn merge_adapters(
         };
         let planned = Planned { name: listed.name.clone(), kind };
         let mut job = Job { planned, source: model, listed, dequantize: false, rounding: None };
-        roundings.apply(&mut job);
+        roundings.apply(&mut job)?;
         jobs.push(job);
     }
     warnings.extend(roundings.left_as_they_are(&jobs));

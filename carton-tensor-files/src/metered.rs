@@ -3,21 +3,19 @@
 use carton_tensor::files::{ElementType, RawTensor};
 
 use crate::error::TensorFilesError;
-use crate::numbers::{Numbers, VisitPiece};
+use crate::numbers::{Advance, Numbers, VisitPiece};
 use crate::sink::Piece;
-
-/// Called with the number of bytes that were visited. An error ends the visit.
-pub(crate) type Advance<'a> = dyn Fn(u64) -> Result<(), TensorFilesError> + 'a;
 
 struct Metered<'a> {
     of: Box<dyn Numbers + 'a>,
     advance: &'a Advance<'a>,
 }
 
-/// Reports the bytes of a tensor of numbers to `advance` when they have been written.
+/// Reports the bytes of a tensor of numbers, or of blocks, to `advance` when they have been written.
 pub(crate) fn metered<'a>(piece: Piece<'a>, advance: &'a Advance<'a>) -> Piece<'a> {
     match piece {
         Piece::Numbers(of) => Piece::Numbers(Box::new(Metered { of, advance })),
+        Piece::Blocks(of) => Piece::Blocks(of.metered(advance)),
         other => other,
     }
 }

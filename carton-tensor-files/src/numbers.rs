@@ -16,6 +16,9 @@ pub(crate) const AT_ONCE: usize = 1 << 18;
 /// Gets one piece of elements after another.
 pub(crate) type VisitPiece<'a> = dyn FnMut(&[u8]) -> Result<(), TensorFilesError> + 'a;
 
+/// Called with the number of bytes that were visited. An error ends the visit.
+pub(crate) type Advance<'a> = dyn Fn(u64) -> Result<(), TensorFilesError> + 'a;
+
 /// A tensor of numbers.
 pub(crate) trait Numbers {
     /// The type of its elements.

@@ -7,11 +7,13 @@ use carton_tensor::element_count;
 use carton_tensor::files::ElementType;
 use carton_tensor::ztensor::{Format, Version};
 
+use crate::blocks::Blocks;
 use crate::error::TensorFilesError;
 use crate::layout::TensorLayout;
 use crate::numbers::{EntryNumbers, Numbers, PackedNumbers};
+use crate::planned::{Planned, PlannedKind};
 use crate::rounded::{Rounded, Rounding};
-use crate::sink::{Piece, Planned, PlannedKind};
+use crate::sink::Piece;
 use crate::source::{TensorSource, Value};
 use crate::tensor_info::TensorInfo;
 use crate::text::shown_name;
@@ -35,6 +37,10 @@ impl Job<'_> {
             PlannedKind::Numbers(dtype, shape) => {
                 element_count(shape).and_then(|count| dtype.n_bytes(count)).map_or(0, |n_bytes| n_bytes as u64)
             }
+            PlannedKind::Blocks(of, shape) => {
+                let (elements, bytes) = of.block();
+                element_count(shape).map_or(0, |count| (count / elements).saturating_mul(bytes) as u64)
+            }
             _ => self.listed.bytes.unwrap_or(0),
         }
     }
@@ -54,6 +60,10 @@ pub(crate) fn check_output(sources: &[&TensorSource], output: &Path) -> Result<(
 /// Returns how a tensor will be stored in a file of this format.
 pub(crate) fn kind(listed: &TensorInfo, format: OutputFormat, dequantize: bool) -> PlannedKind {
     let shape = || listed.shape.clone().unwrap_or_default();
+    // Blocks are copied whether or not they can be dequantized.
+    if let (Some(of), OutputFormat::Gguf, false) = (listed.blocks, format, dequantize) {
+        return PlannedKind::Blocks(of, shape());
+    }
     if let Some(reason) = &listed.unusable {
         return PlannedKind::Unusable(reason.clone());
     }
@@ -76,7 +86,7 @@ pub(crate) fn kind(listed: &TensorInfo, format: OutputFormat, dequantize: bool) 
         {
             PlannedKind::Numbers(dtype, shape())
         }
-        (TensorLayout::Ggml, _) => PlannedKind::Blocks(listed.dtype.clone().unwrap_or_default()),
+        (TensorLayout::Ggml, _) if let Some(of) = listed.blocks => PlannedKind::Blocks(of, shape()),
         (TensorLayout::Dense, _) => {
             object(format!("elements of the type `{}`", listed.dtype.as_deref().unwrap_or_default()))
         }
@@ -94,7 +104,12 @@ pub(crate) fn piece<'a>(
     if job.dequantize
         && let Some((file, logical)) = source.packed_as(&listed.name)
     {
-        return Ok(Piece::Numbers(rounded(job, Box::new(PackedNumbers::new(file, logical)))));
+        return Ok(rounded(job, Box::new(PackedNumbers::new(file, logical))));
+    }
+    if let (PlannedKind::Blocks(..), None) = (&job.planned.kind, job.rounding) {
+        let found = source.file().and_then(|file| file.as_gguf()?.get(&listed.name));
+        let (reader, tensor) = found.ok_or_else(|| TensorFilesError::UnknownKind { name: shown_name(&listed.name) })?;
+        return Ok(Piece::Blocks(Blocks::of_file(reader, tensor)));
     }
     if let Some(reader) = source.as_ztensor() {
         let object = reader.object(&listed.name)?;
@@ -112,14 +127,21 @@ pub(crate) fn piece<'a>(
             Value::Nested(_) => return Err(TensorFilesError::UnknownKind { name: shown_name(&listed.name) }),
         },
     };
-    Ok(Piece::Numbers(rounded(job, numbers)))
+    Ok(rounded(job, numbers))
 }
 
-/// The numbers, rounded as the job says.
-fn rounded<'a>(job: &Job<'a>, numbers: Box<dyn Numbers + 'a>) -> Box<dyn Numbers + 'a> {
-    match job.rounding {
-        Some(rounding) => Box::new(Rounded::new(&job.listed.name, numbers, rounding)),
-        None => numbers,
+/// The numbers, rounded or quantized as the job says.
+fn rounded<'a>(job: &Job<'a>, numbers: Box<dyn Numbers + 'a>) -> Piece<'a> {
+    let name = &job.listed.name;
+    let Some(rounding) = job.rounding else { return Piece::Numbers(numbers) };
+    let blocks = rounding.to.blocks(numbers.dtype(), numbers.shape());
+    let numbers = match rounding.applies_to(numbers.dtype()) {
+        true => Box::new(Rounded::new(name, numbers, rounding)),
+        false => numbers,
+    };
+    match blocks {
+        Some(to) => Piece::Blocks(Blocks::quantized(name, numbers, to, rounding.saturate)),
+        None => Piece::Numbers(numbers),
     }
 }
 

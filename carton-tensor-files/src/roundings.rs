@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use carton_tensor::files::ElementType;
 use carton_tensor::weights;
 
 use crate::already::{left_as_they_are, quantized_already};
+use crate::error::TensorFilesError;
 use crate::layout::TensorLayout;
 use crate::plan::Job;
-use crate::rounded::Rounding;
-use crate::sink::PlannedKind;
+use crate::planned::PlannedKind;
+use crate::rounded::{RoundedType, Rounding};
 use crate::source::TensorSource;
+use crate::text::{count, shown_name};
 
 /// Which tensors are rounded: floats, but not those of tensors that are quantized already.
 pub(crate) struct Roundings<'a> {
@@ -31,13 +34,45 @@ impl<'a> Roundings<'a> {
     }
 
     /// Rounds the numbers of a tensor, if they are to be rounded.
-    pub(crate) fn apply(&self, job: &mut Job<'_>) {
+    pub(crate) fn apply(&self, job: &mut Job<'_>) -> Result<(), TensorFilesError> {
         let is_quantized = self.scheme(job.source, &job.listed.name).is_some() && !is_dequantized(job);
-        let (Some(rounding), PlannedKind::Numbers(dtype, _)) = (self.rounding, &mut job.planned.kind) else { return };
-        if rounding.applies_to(*dtype) && !is_quantized {
-            *dtype = rounding.to.element_type();
-            job.rounding = Some(rounding);
+        let Some(rounding) = self.rounding else { return Ok(()) };
+        match &mut job.planned.kind {
+            PlannedKind::Numbers(dtype, shape) if !is_quantized => {
+                if let Some(to) = rounding.to.blocks(*dtype, shape) {
+                    job.planned.kind = PlannedKind::Blocks(to.ggml_type(), std::mem::take(shape));
+                    job.rounding = Some(rounding);
+                } else if rounding.applies_to(*dtype) {
+                    *dtype = rounding.to.float_type().element_type();
+                    job.rounding = Some(rounding);
+                }
+            }
+            PlannedKind::Blocks(of, _) => {
+                if let RoundedType::Blocks(to) = rounding.to
+                    && to.ggml_type() != *of
+                {
+                    let name = shown_name(&job.listed.name);
+                    return Err(TensorFilesError::OtherBlocks { name, of: *of, to: to.ggml_type() });
+                }
+            }
+            _ => {}
         }
+        Ok(())
+    }
+
+    /// Says how many tensors of floats do not become blocks.
+    pub(crate) fn not_in_blocks(&self, jobs: &[Job<'a>]) -> Option<String> {
+        let RoundedType::Blocks(to) = self.rounding?.to else { return None };
+        let is_quantized = |job: &Job<'a>| self.scheme(job.source, &job.listed.name).is_some() && !is_dequantized(job);
+        let is_left = |job: &&Job<'a>| {
+            matches!(job.planned.kind, PlannedKind::Numbers(ElementType::Float32, _)) && !is_quantized(job)
+        };
+        let n_left = jobs.iter().filter(is_left).count();
+        let of = to.ggml_type();
+        (n_left > 0).then(|| {
+            let (left, row) = (count(n_left, "tensor"), of.block_elements());
+            format!("{left} written as float32: blocks of {of} are made of matrices with rows of a multiple of {row} numbers")
+        })
     }
 
     fn scheme(&self, source: &TensorSource, name: &str) -> Option<&'static str> {

@@ -3,15 +3,15 @@
 use std::path::Path;
 
 use carton_tensor::context::ProgressEvent;
-use carton_tensor::ztensor::Attribute;
 
 use crate::convert::Written;
 use crate::error::TensorFilesError;
-use crate::metadata::Metadata;
-use crate::sink::{Piece, Planned, PlannedKind, Sink};
+use crate::planned::{Planned, PlannedKind};
+use crate::sink::{Piece, Sink};
 use crate::source::Value;
 use crate::text::shown_name;
 use crate::write_options::{OutputFormat, WriteOptions};
+use crate::written_metadata::WrittenMetadata;
 
 /// Writes named tensors, and metadata, to the file at `output`, in the format that its extension names. The file appears under its name when it
 /// is complete.
@@ -36,8 +36,7 @@ pub fn save(
     let total = tensors.iter().map(|(_, value)| n_bytes(value)).sum();
     let planned: Vec<Planned> =
         tensors.iter().map(|(name, value)| Planned { name: name.clone(), kind: kind(value) }).collect();
-    let metadata: Metadata =
-        metadata.iter().map(|(key, value)| (key.clone(), Attribute::Text(value.clone()))).collect();
+    let metadata = WrittenMetadata::of_texts(metadata, format);
     let mut sink = Sink::create(output, options, &planned, &metadata)?;
     let mut values: Vec<Option<Value>> = tensors.into_iter().map(|(_, value)| Some(value)).collect();
     let mut done = 0;

@@ -1,61 +1,32 @@
 //! The file that is written, in the format that its extension names, written under a temporary name and renamed when it is
 //! complete. All tensors are planned before the first one is read, so that tensors that the format cannot hold are refused at once.
 
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use carton_tensor::StringTensor;
 use carton_tensor::context::CancelToken;
-use carton_tensor::files::{ElementType, PendingFile, RawTensor};
-use carton_tensor::npy::{Array, NpzWriter, leads_out, write_array, write_array_with};
+use carton_tensor::files::{PendingFile, RawTensor};
+use carton_tensor::gguf::{self, GgmlType};
+use carton_tensor::npy::{Array, NpzWriter, write_array, write_array_with};
 use carton_tensor::safetensors::{self, Layout, Metadata, SafetensorsError};
-use carton_tensor::ztensor::{self, Attribute, Attributes, Object, QuantizedGroup, Version};
+use carton_tensor::ztensor::{self, Attributes, Object, QuantizedGroup};
 use carton_tensor::ztensor2;
-use carton_tensor::{DataType, StringTensor};
 
-use crate::error::{Remedy, TensorFilesError};
+use crate::blocks::Blocks;
+use crate::error::TensorFilesError;
 use crate::numbers::{Numbers, copy_to};
+use crate::planned::{Planned, PlannedKind, check, check_names};
 use crate::text::shown_name;
 use crate::write_options::{OutputFormat, Temporary, WriteOptions};
+use crate::written_metadata::WrittenMetadata;
 use crate::ztensor_output::ZtensorOutput;
-
-/// The longest name of a tensor in an .npz file: an entry's name has at most 65,535 bytes, `.npy` included.
-const LONGEST_NPZ_NAME: usize = 65_535 - ".npy".len();
-
-/// The remedy for a tensor that version 1.1 of zTensor cannot hold.
-const TOO_NEW: Remedy = Remedy::OrLeaveOut("write version 1.2");
-
-/// A tensor that is to be written.
-#[derive(Clone, Debug)]
-pub(crate) struct Planned {
-    pub(crate) name: String,
-    pub(crate) kind: PlannedKind,
-}
-
-/// The representation of a planned tensor.
-#[derive(Clone, Debug)]
-pub(crate) enum PlannedKind {
-    Numbers(ElementType, Vec<usize>),
-    Strings,
-    /// Integers and their scales, as one object of a zTensor file.
-    Group,
-    /// An object of several components, or one that is more than its numbers. Only a zTensor file can hold it unchanged.
-    Object {
-        what: String,
-        /// Describes what version 1.1 of the format cannot represent, if anything.
-        not_in_1_1: Option<String>,
-    },
-    Nested,
-    /// Blocks of a quantized type of ggml.
-    Blocks(String),
-    /// A tensor that cannot be read, and the reason.
-    Unusable(String),
-}
 
 /// The contents of one planned tensor.
 pub(crate) enum Piece<'a> {
     Numbers(Box<dyn Numbers + 'a>),
+    Blocks(Blocks<'a>),
     Strings(StringTensor),
     Group(Box<QuantizedGroup>),
     /// An object of a zTensor file, to be copied.
@@ -86,6 +57,7 @@ enum Writer {
     Ztensor2(Box<ztensor2::Writer<Stoppable>>, Attributes),
     Npz(Box<NpzWriter<Stoppable>>),
     Npy(BufWriter<Stoppable>),
+    Gguf(Box<gguf::Writer<BufWriter<Stoppable>>>),
 }
 
 /// A file whose writes fail once the cancel token is cancelled: compressing a large tensor takes long.
@@ -125,7 +97,7 @@ impl Sink {
         path: &Path,
         options: &WriteOptions,
         planned: &[Planned],
-        metadata: &[(String, Attribute)],
+        metadata: &WrittenMetadata,
     ) -> Result<Self, TensorFilesError> {
         let (path, cancel_token) = (path.to_path_buf(), options.context.cancel_token());
         let format = options.format(&path)?;
@@ -138,12 +110,12 @@ impl Sink {
         if format == OutputFormat::Npy && planned.len() != 1 {
             return Err(TensorFilesError::OneFits { path, found: planned.len() });
         }
-        let unwritable = |source| TensorFilesError::Io { action: "write", path: path.clone(), source };
-        let file = PendingFile::new(&path).map_err(unwritable)?;
+        let no_file = |source| TensorFilesError::Io { action: "write", path: path.clone(), source };
+        let file = PendingFile::new(&path).map_err(no_file)?;
         let temporary = file.temporary_name().and_then(|name| Some((options.on_temporary.as_ref()?)(name)));
-        let output =
-            Stoppable { file: file.file().try_clone().map_err(unwritable)?, cancel_token: cancel_token.clone() };
+        let output = Stoppable { file: file.file().try_clone().map_err(no_file)?, cancel_token: cancel_token.clone() };
         let mut order: Vec<usize> = (0..planned.len()).collect();
+        let (encoded, metadata) = (metadata.encoded(), metadata.attributes());
         let writer = match format {
             OutputFormat::Safetensors => {
                 let text = metadata.iter().filter_map(|(key, value)| Some((key.as_str(), value.as_text()?)));
@@ -173,6 +145,18 @@ impl Sink {
             }
             OutputFormat::Npz => Writer::Npz(Box::new(NpzWriter::new(output))),
             OutputFormat::Npy => Writer::Npy(BufWriter::new(output)),
+            OutputFormat::Gguf => {
+                let described = planned.iter().filter_map(|planned| match &planned.kind {
+                    PlannedKind::Numbers(dtype, shape) => {
+                        Some((planned.name.as_str(), GgmlType::of_elements(*dtype)?, shape.as_slice()))
+                    }
+                    PlannedKind::Blocks(of, shape) => Some((planned.name.as_str(), *of, shape.as_slice())),
+                    _ => None,
+                });
+                let layout = gguf::Layout::new(encoded, described)?;
+                let begun = gguf::Writer::new(BufWriter::with_capacity(1 << 20, output), layout);
+                Writer::Gguf(Box::new(begun.map_err(|error| unwritable(&path, cancel_token, error.into()))?))
+            }
         };
         let cancel_token = cancel_token.clone();
         Ok(Self { path, file, temporary, writer, ztensor, order, cancel_token })
@@ -196,6 +180,11 @@ impl Sink {
         {
             return Err(changed(name));
         }
+        if let (PlannedKind::Blocks(of, shape), Piece::Blocks(blocks)) = (&planned.kind, piece)
+            && (*of, shape.as_slice()) != (blocks.ggml_type(), blocks.shape())
+        {
+            return Err(changed(name));
+        }
         match (&mut self.writer, piece) {
             (Writer::Safetensors(writer), Piece::Numbers(numbers)) => {
                 numbers.visit(&mut |piece| Ok(writer.write(name, piece)?))?;
@@ -213,6 +202,12 @@ impl Sink {
             }
             (Writer::Npy(writer), Piece::Numbers(numbers)) => {
                 copy_to(numbers.as_ref(), |copy| write_array_with(writer, numbers.dtype(), numbers.shape(), copy))?;
+            }
+            (Writer::Gguf(writer), Piece::Numbers(numbers)) => {
+                numbers.visit(&mut |piece| Ok(writer.write(name, piece)?))?;
+            }
+            (Writer::Gguf(writer), Piece::Blocks(blocks)) => {
+                blocks.visit(&mut |piece| Ok(writer.write(name, piece)?))?;
             }
             (Writer::Npz(writer), Piece::Strings(strings)) => {
                 writer.add_array(name, &Array::Strings(strings.clone()))?;
@@ -271,6 +266,7 @@ impl Writer {
                 // A tensor that is the same as an earlier one was written, and its bytes are used again or cut off.
                 output.file.set_len(length).map_err(ztensor2::ZTensor2Error::from)?;
             }
+            Self::Gguf(writer) => drop(writer.finish()?),
             Self::Npz(writer) => writer.finish()?,
             Self::Npy(mut writer) => writer.flush().map_err(|source| {
                 // The caller fills in the path.
@@ -287,7 +283,11 @@ fn unwritable(path: &Path, cancel_token: &CancelToken, error: TensorFilesError) 
     if cancel_token.is_cancelled() {
         return TensorFilesError::Interrupted;
     }
-    let is_of_source = error.carton().is_some() || matches!(error, TensorFilesError::File(_));
+    let is_of_source = match &error {
+        TensorFilesError::File(_) => true,
+        TensorFilesError::Gguf(error) => matches!(**error, gguf::WriteError::Value { .. }),
+        error => error.carton().is_some(),
+    };
     match error.io_cause().filter(|_| !is_of_source) {
         Some(source) => TensorFilesError::Io { action: "write", path: path.to_path_buf(), source },
         None => error,
@@ -296,81 +296,4 @@ fn unwritable(path: &Path, cancel_token: &CancelToken, error: TensorFilesError) 
 
 fn changed(name: &str) -> TensorFilesError {
     TensorFilesError::Changed(format!("tensor `{}` is something else than it was", shown_name(name)))
-}
-
-fn check_names(planned: &[Planned]) -> Result<(), TensorFilesError> {
-    let mut names = BTreeSet::new();
-    match planned.iter().find(|planned| !names.insert(planned.name.as_str())) {
-        Some(twice) => Err(TensorFilesError::ScaleNameTaken { name: shown_name(&twice.name) }),
-        None => Ok(()),
-    }
-}
-
-/// Checks that a file of this format can hold a tensor.
-fn check(planned: &Planned, format: OutputFormat, version: Version) -> Result<(), TensorFilesError> {
-    let refused = |what: String, remedy| {
-        Err(TensorFilesError::CannotHold { format: format.name(), name: shown_name(&planned.name), what, remedy })
-    };
-    if format == OutputFormat::Npz && planned.name.len() > LONGEST_NPZ_NAME {
-        return refused(
-            "whose name is too long for the entry of a zip".to_owned(),
-            Remedy::Text("write a .safetensors or .zt file"),
-        );
-    }
-    if format == OutputFormat::Npz && leads_out(&planned.name) {
-        return refused(
-            "whose name leads out of the folder in which the file is unpacked".to_owned(),
-            Remedy::OrLeaveOut("rename it, write a .safetensors or .zt file"),
-        );
-    }
-    match (&planned.kind, format) {
-        (PlannedKind::Nested, _) => refused(
-            "a list of tensors".to_owned(),
-            Remedy::Text("the tensors in the list have names of their own: convert them instead"),
-        ),
-        (PlannedKind::Blocks(of), _) => refused(format!("blocks of {}", shown_name(of)), Remedy::Dequantize),
-        (PlannedKind::Unusable(reason), _) => refused(format!("which cannot be read: {reason}"), Remedy::ChooseOthers),
-        (PlannedKind::Strings, OutputFormat::Safetensors | OutputFormat::Ztensor | OutputFormat::Ztensor2) => {
-            refused("strings".to_owned(), Remedy::OrLeaveOut("write strings to an .npz or .npy file"))
-        }
-        (PlannedKind::Group, OutputFormat::Safetensors | OutputFormat::Npz | OutputFormat::Npy) => {
-            refused("a quantized group".to_owned(), Remedy::Text("write a .zt file"))
-        }
-        (PlannedKind::Numbers(dtype, _), OutputFormat::Ztensor) if !version.has(*dtype) => {
-            refused(format!("numbers of {dtype}, in version 1.1"), TOO_NEW)
-        }
-        (PlannedKind::Object { not_in_1_1: Some(what), .. }, OutputFormat::Ztensor) if version == Version::V1_1 => {
-            refused(format!("{what}, in version 1.1"), TOO_NEW)
-        }
-        (PlannedKind::Group | PlannedKind::Object { .. }, OutputFormat::Ztensor2) => {
-            let what = match &planned.kind {
-                PlannedKind::Object { what, .. } => what.clone(),
-                _ => "a quantized group".to_owned(),
-            };
-            refused(what, Remedy::OrDequantize)
-        }
-        (PlannedKind::Numbers(dtype, _), OutputFormat::Ztensor2) if !ztensor2::has(*dtype) => {
-            refused(format!("numbers of {dtype}"), Remedy::OrLeaveOut("write version 1.2"))
-        }
-        (PlannedKind::Object { what, .. }, OutputFormat::Safetensors | OutputFormat::Npz | OutputFormat::Npy) => {
-            refused(what.clone(), Remedy::OrDequantize)
-        }
-        (PlannedKind::Numbers(dtype, _), OutputFormat::Npz | OutputFormat::Npy) if !is_in_numpy(*dtype) => {
-            refused(format!("numbers of {dtype}"), Remedy::Text("write a .safetensors or .zt file"))
-        }
-        (PlannedKind::Numbers(ElementType::Complex128, _), OutputFormat::Safetensors) => {
-            refused("numbers of complex128".to_owned(), Remedy::Text("write a .zt or .npz file"))
-        }
-        (PlannedKind::Numbers(..), OutputFormat::Safetensors) if planned.name == "__metadata__" => {
-            refused("whose name is reserved there".to_owned(), Remedy::Text("write a .zt or .npz file"))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Whether NumPy's file formats have a name for this type.
-#[must_use]
-pub fn is_in_numpy(dtype: ElementType) -> bool {
-    let is_short = |dtype: DataType| dtype.is_float() && dtype.size() == Some(1);
-    dtype.data_type().is_some_and(|dtype| dtype != DataType::BFloat16 && !is_short(dtype))
 }

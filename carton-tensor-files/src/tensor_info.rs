@@ -40,6 +40,9 @@ pub struct TensorInfo {
     /// The type of its elements, if it is one that files of tensors have.
     #[serde(skip)]
     pub element_type: Option<ElementType>,
+    /// The type of its blocks of ggml, if it has such.
+    #[serde(skip)]
+    pub(crate) blocks: Option<GgmlType>,
     /// Whether it is an object of a zTensor file, which another such file can have as it is.
     #[serde(skip)]
     pub(crate) is_object: bool,
@@ -102,6 +105,7 @@ pub(crate) fn of_file(file: &TensorFile, path: &Path, entry: &Entry<'_>) -> Tens
         digest: (!algorithms.is_empty()).then(|| algorithms.join(", ")),
         unusable,
         element_type: entry.dtype(),
+        blocks,
         is_object: entry.as_ztensor().is_some(),
         not_in_1_1,
     }
@@ -121,6 +125,7 @@ pub(crate) fn dense_info(name: &str, dtype: ElementType, shape: &[usize]) -> Ten
         digest: None,
         unusable: None,
         element_type: Some(dtype),
+        blocks: None,
         is_object: false,
         not_in_1_1: None,
     }
@@ -139,6 +144,7 @@ pub(crate) fn of_carton(name: &str, entry: &TensorEntry) -> TensorInfo {
         digest: None,
         unusable: None,
         element_type: None,
+        blocks: None,
         is_object: false,
         not_in_1_1: None,
     };

@@ -24,6 +24,8 @@ pub enum OutputFormat {
     Npz,
     /// One array of NumPy's.
     Npy,
+    /// A GGUF file.
+    Gguf,
 }
 
 impl OutputFormat {
@@ -38,6 +40,7 @@ impl OutputFormat {
             Some("zt") => Ok(Self::Ztensor),
             Some("npz") => Ok(Self::Npz),
             Some("npy") => Ok(Self::Npy),
+            Some("gguf") => Ok(Self::Gguf),
             _ => Err(TensorFilesError::UnknownOutput { path: path.to_path_buf() }),
         }
     }
@@ -57,6 +60,7 @@ impl OutputFormat {
             Self::Ztensor2 => "a file of zTensor 2",
             Self::Npz => "an .npz file",
             Self::Npy => "an .npy file",
+            Self::Gguf => "a GGUF file",
         }
     }
 }

@@ -19,7 +19,7 @@
 //! | (the root) | | tensors, element types, symbolic shapes, [`allclose`], [`cast`] and its rule for numbers |
 //! | [`content`] | | what a file is that is no tensor file |
 //! | [`context`] | | cancelling work that takes long, and reporting its progress |
-//! | `gguf` | `gguf` | GGUF files, read, with quantized tensors dequantized (spec/gguf.md) |
+//! | `gguf` | `gguf` | GGUF files, with quantized tensors dequantized, and floats quantized to two types (spec/gguf.md) |
 //! | `onnx` | `onnx` | the tensors of ONNX models (spec/onnx-tensors.md); with `onnx-format` alone, the wire format that they are in |
 //! | `npy` | `npy` | NumPy's `.npy` and `.npz` files |
 //! | `safetensors` | `safetensors` | safetensors files, and the index of sharded checkpoints (spec/safetensors.md) |
@@ -62,7 +62,8 @@
 //!   and `shards` opens the other files of a model; `writer` writes canonical form. It has the attributes and sparse tensors of `ztensor`.
 //! - `torch`: `archive` and `stream` are the containers of PyTorch checkpoints, `interpreter` follows the opcodes of their pickles, with
 //!   `globals` as the list of what they may name, and `rebuild` describes the tensors.
-//! - `gguf`: `header` is the format, `blocks` turns quantized elements into numbers.
+//! - `gguf`: `header` is the format, `blocks` turns quantized elements into numbers. `layout` is the header of a file that is written, and `quantize` makes
+//!   blocks of numbers.
 //! - `onnx`: `wire` is the format of protocol buffers, `model` names the tensors of a model, `elements` finds their numbers in whichever field
 //!   has them.
 //! - `checkpoint`: several files with an index as one, whichever kind they are, and which links to them are followed.

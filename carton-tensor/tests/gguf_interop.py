@@ -1,5 +1,5 @@
-"""Makes what carton-tensor/tests/gguf_python.rs compares: blocks of every type that the package `gguf` dequantizes, with its numbers, and
-files that its writer makes.
+"""Makes what carton-tensor/tests/gguf_python.rs compares: blocks of every type that the package `gguf` dequantizes, with its numbers, files that
+its writer makes, and blocks that it makes of numbers.
 
     gguf_interop.py PLACE
 """
@@ -34,6 +34,24 @@ def blocks_of(of, random):
     # Every byte where a scale is one, and elsewhere.
     blocks[:256, 0] = np.arange(256)
     return blocks
+
+
+def numbers_to_quantize(random):
+    """Blocks of numbers of every magnitude, with zeros of both signs, equal magnitudes, halves of a step, and subnormal numbers."""
+    rows = [random.normal(0, 1, (512, 32)) * 10.0 ** random.integers(-30, 5, (512, 1))]
+    rows.append(random.choice([0.0, -0.0, 1.0, -1.0, 0.5, 127.0, -8.0], (256, 32)))
+    # With 127 and 8 as the largest magnitudes, the steps are 1, and these numbers are between two of them.
+    halves = random.integers(-14, 15, (256, 32)) / 2.0
+    halves[:, 5] = random.choice([127.0, -127.0, 8.0, -8.0], 256)
+    rows.append(halves)
+    rows.append(random.choice([0.0, -0.0], (8, 32)))
+    rows.append(random.normal(0, 1, (128, 32)) * 10.0 ** random.integers(-45, -36, (128, 1)))
+    numbers = np.concatenate(rows).astype(np.float32)
+    bits = random.integers(0, 2**32, (4096, 32), np.uint32).view(np.float32)
+    # Scales beyond float16 are refused.
+    numbers = np.concatenate([numbers, bits[np.abs(bits).max(axis=1) < 5e5], np.full((1, 32), 524032, np.float32)])
+    assert len(numbers) > 1000
+    return numbers
 
 
 def main(place):
@@ -81,6 +99,10 @@ def main(place):
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+    numbers = numbers_to_quantize(random)
+    numbers.tofile(place / "numbers.raw")
+    for of in [Type.Q8_0, Type.Q4_0]:
+        gguf.quants.quantize(numbers, of).tofile(place / f"{of.name}.quantized")
     # What the package's own reader makes of the file, as an order of dimensions.
     for tensor in gguf.GGUFReader(place / "all.gguf").tensors:
         line = next(line for line in expected if line.split()[0] == tensor.name)

@@ -1,14 +1,15 @@
-//! Agreement with the Python package `gguf`: the numbers of blocks of every type, and files of its writer. It needs the Python interpreter
+//! Agreement with the Python package `gguf`: the numbers of blocks of every type, files of its writer, and blocks that it makes of numbers. It needs the Python interpreter
 //! named by `CARTON_TEST_PYTHON`; without one the test is skipped.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::Command;
 
 use carton_tensor::files::ElementType;
-use carton_tensor::gguf::{GgmlType, Reader, Value};
+use carton_tensor::gguf::{GgmlType, Layout, NotRepresented, QuantizedType, Reader, Value, Writer};
 
 #[test]
 fn numbers_and_files_of_the_python_package_agree() {
@@ -73,4 +74,34 @@ fn numbers_and_files_of_the_python_package_agree() {
     assert!(words.len == 1000 && !words.is_whole() && words.first[7] == Value::Text("word 7".to_owned()));
     let Some(Value::Array(numbers)) = header.value("a.numbers") else { panic!() };
     assert!(numbers.is_whole() && numbers.first == (0..10).map(Value::Signed).collect::<Vec<_>>());
+
+    check_written_again(&reader, &fs::read(place.join("all.gguf")).unwrap());
+    let numbers = fs::read(place.join("numbers.raw")).unwrap();
+    for of in [QuantizedType::Q8_0, QuantizedType::Q4_0] {
+        let expected = fs::read(place.join(format!("{}.quantized", of.ggml_type()))).unwrap();
+        let mut blocks = Vec::new();
+        assert_eq!(of.quantize(&numbers, false, &mut blocks), NotRepresented::default());
+        assert_eq!(blocks.len(), expected.len());
+        let block = of.ggml_type().block_bytes();
+        for (position, (found, expected)) in blocks.chunks(block).zip(expected.chunks(block)).enumerate() {
+            let numbers = ElementType::Float32.to_f32(&numbers[position * 128..][..128]).unwrap();
+            assert_eq!(found, expected, "{of:?}, block {position}: {numbers:?}");
+        }
+    }
+}
+
+/// Writing what a file of the package has gives the same bytes.
+fn check_written_again(reader: &Reader, expected: &[u8]) {
+    let metadata = reader.encoded_metadata().map(|(key, value)| (key.to_owned(), value)).collect();
+    let tensors = reader.header().tensors();
+    let described = tensors.iter().map(|tensor| (tensor.name.as_str(), tensor.ggml_type, tensor.shape.as_slice()));
+    let mut writer = Writer::new(Vec::new(), Layout::new(metadata, described).unwrap()).unwrap();
+    for tensor in tensors {
+        let mut write = |piece: &[u8]| {
+            writer.write(&tensor.name, piece).unwrap();
+            ControlFlow::Continue(())
+        };
+        reader.visit_stored(tensor, 1000, &mut write).unwrap();
+    }
+    assert!(writer.finish().unwrap() == expected, "the file that was written again differs");
 }

@@ -4,9 +4,11 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use carton_tensor::checkpoint::FollowLinks;
+use carton_tensor::gguf::QuantizedType;
 use carton_tensor::weights::FloatType;
 use carton_tensor::ztensor::{DigestAlgorithm, Version};
-use carton_tensor_files::{MethodKind, Rename, ZtensorVersion};
+use carton_tensor_files::{MethodKind, Rename, RoundedType, ZtensorVersion};
+use clap::builder::PossibleValue;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
 use super::elements::ElementsArgs;
@@ -83,8 +85,8 @@ Examples:
   carton tensor diff 'old.carton#model/weights.zt#lm_head' lm_head.npy --json";
 
 const CONVERT_EXAMPLES: &str = "\
-The extension of OUTPUT gives its format: .safetensors, .zt, .npz, or .npy for one tensor. Values that a format cannot hold are
-refused. No number changes without --dtype or --dequantize.
+The extension of OUTPUT gives its format: .safetensors, .zt, .gguf, .npz, or .npy for one tensor. Values that a format cannot hold are
+refused. No number changes without --dtype or --dequantize. Blocks of a .gguf file are copied to another one as they are.
 
 Examples:
   carton tensor convert pytorch_model.bin model.safetensors
@@ -96,7 +98,8 @@ Examples:
   carton tensor convert model.carton cases.npz
   carton tensor convert weights.zt layer0.safetensors --only 'layers.0.*'
   carton tensor convert pruned.safetensors pruned.zt --sparse-below 0.3
-  carton tensor convert weights.int8.safetensors groups.zt --quantized-groups --version 1.1";
+  carton tensor convert weights.int8.safetensors groups.zt --quantized-groups --version 1.1
+  carton tensor convert named.safetensors model.gguf --dtype q8_0 --metadata general.architecture=llama";
 
 const MERGE_EXAMPLES: &str = "\
 The models have the same tensors: a name that one of them lacks is an error, and so is another shape or dtype. Floats are blended in float32, or in
@@ -234,6 +237,52 @@ impl From<FloatChoice> for FloatType {
             FloatChoice::Float16 => Self::Float16,
             FloatChoice::Float32 => Self::Float32,
             FloatChoice::Float8E4m3Fn => Self::Float8E4m3Fn,
+        }
+    }
+}
+
+/// What floats become: a type, or blocks of a GGUF file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RoundedChoice {
+    Float(FloatChoice),
+    Blocks(QuantizedType),
+}
+
+impl ValueEnum for RoundedChoice {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[
+            Self::Float(FloatChoice::BFloat16),
+            Self::Float(FloatChoice::Float16),
+            Self::Float(FloatChoice::Float32),
+            Self::Float(FloatChoice::Float8E4m3Fn),
+            Self::Blocks(QuantizedType::Q8_0),
+            Self::Blocks(QuantizedType::Q4_0),
+        ]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        match self {
+            Self::Float(choice) => choice.to_possible_value(),
+            Self::Blocks(QuantizedType::Q8_0) => Some(
+                PossibleValue::new("q8_0")
+                    .alias("Q8_0")
+                    .help("Blocks of ggml, for .gguf: 8 bits, and a scale for 32 numbers of a row of a matrix"),
+            ),
+            Self::Blocks(QuantizedType::Q4_0) => Some(
+                PossibleValue::new("q4_0")
+                    .alias("Q4_0")
+                    .help("Blocks of ggml, for .gguf: 4 bits, and a scale for 32 numbers of a row of a matrix"),
+            ),
+            Self::Blocks(_) => None,
+        }
+    }
+}
+
+impl From<RoundedChoice> for RoundedType {
+    fn from(choice: RoundedChoice) -> Self {
+        match choice {
+            RoundedChoice::Float(choice) => Self::Float(choice.into()),
+            RoundedChoice::Blocks(to) => Self::Blocks(to),
         }
     }
 }
@@ -388,7 +437,7 @@ pub(crate) struct TensorConvertArgs {
 
     /// Round floats to this type, to the nearest number; of two, to the even one. Integers stay, and what is quantized already
     #[arg(long, value_name = "DTYPE")]
-    pub(crate) dtype: Option<FloatChoice>,
+    pub(crate) dtype: Option<RoundedChoice>,
 
     /// Write the largest number of the type in place of numbers beyond it, which are an error otherwise
     #[arg(long, requires = "dtype")]
@@ -401,7 +450,7 @@ pub(crate) struct TensorConvertArgs {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) shard_size: Option<u64>,
 
-    /// Set a text of the metadata; for .safetensors and .zt. May be given several times
+    /// Set a text of the metadata; for .safetensors, .zt and .gguf. May be given several times
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
     pub(crate) metadata: Vec<(String, String)>,
 

@@ -485,13 +485,13 @@ def save(
     sparse_below: float | None = None,
     progress: _Progress = None,
 ) -> Written:
-    """Writes tensors to a file, in the format that its extension names: `.safetensors`, `.zt`, `.npz`, or `.npy` for one tensor. The file
+    """Writes tensors to a file, in the format that its extension names: `.safetensors`, `.zt`, `.gguf`, `.npz`, or `.npy` for one tensor. The file
     appears under its name when it is complete.
 
     Args:
         tensors: Arrays by name: NumPy arrays, also of the types of `ml_dtypes`, tensors of PyTorch, numbers and lists.
         output: The file; an existing one is replaced.
-        metadata: Texts by name, for safetensors and zTensor.
+        metadata: Texts by name, for safetensors, zTensor and GGUF.
         zstd: The level of compression, from 1 to 22; for `.zt`, as the following ones.
         digest: The algorithm of the digest that each tensor gets.
         version: The version of the format; 1.2 by default. Files of version 2 hold dense tensors, and the other options for zTensor are not
@@ -520,7 +520,7 @@ def convert(
     only: str | Iterable[str] = (),
     exclude: str | Iterable[str] = (),
     rename: str | Iterable[str] = (),
-    dtype: Literal["bfloat16", "float16", "float32", "float8_e4m3fn"] | None = None,
+    dtype: Literal["bfloat16", "float16", "float32", "float8_e4m3fn", "q8_0", "q4_0"] | None = None,
     saturate: bool = False,
     groups: Literal["kept", "numbers", "made"] = "kept",
     shard_size: int | None = None,
@@ -544,7 +544,8 @@ def convert(
         only: Patterns of the names of the tensors to write; `*` stands for any characters, `?` for one.
         exclude: Patterns of the names of tensors that are left out.
         rename: Substitutions in the names like those of `sed -E`: `s/^model\\.//`.
-        dtype: The type that floats are rounded to, to the nearest number. Integers stay, and what is quantized already.
+        dtype: The type that floats are rounded to, to the nearest number. Integers stay, and what is quantized already. `q8_0` and `q4_0` are blocks of GGUF files, which
+            matrices become whose rows are a multiple of 32 numbers; other floats become `float32` then.
         saturate: Whether numbers beyond the largest one of `dtype` become that. Otherwise they are an error.
         groups: What happens to the quantized groups of zTensor files: they are `kept`; the float32 `numbers` that they, and blocks of GGUF, represent are
             written, and the dense tensors that packed ones of GPTQ, AWQ, FP8 and others stand for, under their own names; or groups are `made` of each int8 matrix `NAME` and its scale `NAME.scale`.

@@ -119,6 +119,12 @@ impl GgmlType {
         })
     }
 
+    /// The type whose elements these are; `None` if files have no such elements.
+    #[must_use]
+    pub fn of_elements(dtype: ElementType) -> Option<Self> {
+        Self::ALL.iter().copied().find(|of| of.element_type() == Some(dtype))
+    }
+
     /// Whether elements are stored in blocks that share scales.
     #[must_use]
     pub const fn is_quantized(self) -> bool {

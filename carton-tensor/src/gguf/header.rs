@@ -27,6 +27,7 @@ const LEAST_TENSOR: u64 = 8 + 4 + 4 + 8;
 pub struct Header {
     version: u32,
     metadata: Vec<(String, Value)>,
+    value_ranges: Vec<Range<u64>>,
     /// Positions by key, and by name. The hashes have random keys, because the author of a file chooses the names.
     keys: HashMap<String, usize>,
     tensors: Vec<TensorInfo>,
@@ -54,7 +55,7 @@ impl Header {
         let version = read_version(&mut cursor)?;
         let n_tensors = cursor.count("tensors", LEAST_TENSOR)?;
         let n_pairs = cursor.count("keys", LEAST_PAIR)?;
-        let (metadata, keys) = read_metadata(&mut cursor, n_pairs)?;
+        let Metadata { pairs: metadata, value_ranges, keys } = read_metadata(&mut cursor, n_pairs)?;
         let alignment = alignment(keys.get(ALIGNMENT).and_then(|&position| metadata.get(position)))?;
         let mut tensors = Vec::new();
         let mut names = HashMap::new();
@@ -73,7 +74,7 @@ impl Header {
             place(tensor, data_start, bytes.len())?;
         }
         check_disjoint(&tensors)?;
-        Ok(Self { version, metadata, keys, tensors, names, data_start })
+        Ok(Self { version, metadata, value_ranges, keys, tensors, names, data_start })
     }
 
     /// The version of the format, 2 or 3.
@@ -86,6 +87,12 @@ impl Header {
     #[must_use]
     pub fn metadata(&self) -> &[(String, Value)] {
         &self.metadata
+    }
+
+    /// Where each value of [`metadata`](Self::metadata) is in the file, the number of its type first.
+    #[must_use]
+    pub fn value_ranges(&self) -> &[Range<u64>] {
+        &self.value_ranges
     }
 
     /// The value of a key.
@@ -126,10 +133,14 @@ fn read_version(cursor: &mut Cursor<'_>) -> Result<u32, Failed> {
     }
 }
 
-type Metadata = (Vec<(String, Value)>, HashMap<String, usize>);
+struct Metadata {
+    pairs: Vec<(String, Value)>,
+    value_ranges: Vec<Range<u64>>,
+    keys: HashMap<String, usize>,
+}
 
 fn read_metadata(cursor: &mut Cursor<'_>, n_pairs: u64) -> Result<Metadata, Failed> {
-    let (mut metadata, mut keys) = (Vec::new(), HashMap::new());
+    let (mut pairs, mut value_ranges, mut keys) = (Vec::new(), Vec::new(), HashMap::new());
     let mut left = KEPT_OF_ALL;
     for _ in 0..n_pairs {
         let at = cursor.position();
@@ -138,13 +149,15 @@ fn read_metadata(cursor: &mut Cursor<'_>, n_pairs: u64) -> Result<Metadata, Fail
             return Err(HeaderError::EmptyKey { at }.into());
         }
         match keys.entry(key.clone()) {
-            Entry::Vacant(place) => place.insert(metadata.len()),
+            Entry::Vacant(place) => place.insert(pairs.len()),
             Entry::Occupied(_) => return Err(HeaderError::DuplicateKey { at, key }.into()),
         };
+        let start = cursor.position();
         let value = read(cursor, &key, &mut left)?;
-        metadata.push((key, value));
+        value_ranges.push(start..cursor.position());
+        pairs.push((key, value));
     }
-    Ok((metadata, keys))
+    Ok(Metadata { pairs, value_ranges, keys })
 }
 
 fn read_name(cursor: &mut Cursor<'_>, what: &'static str) -> Result<String, Failed> {

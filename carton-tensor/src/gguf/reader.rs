@@ -149,6 +149,28 @@ impl Reader {
         Ok(())
     }
 
+    /// Passes the bytes of a tensor, as they are in the file, to `visit`, until it wants no more, in pieces of at most `n_bytes`.
+    ///
+    /// # Errors
+    /// [`GgufError::Io`].
+    pub fn visit_stored(
+        &self,
+        tensor: &TensorInfo,
+        n_bytes: u64,
+        visit: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<(), GgufError> {
+        let mut rest = tensor.range.clone();
+        while rest.start < rest.end {
+            let end = rest.end.min(rest.start.saturating_add(n_bytes.max(1)));
+            let piece = self.bytes.read(rest.start..end).map_err(|source| self.io(source))?;
+            rest.start = end;
+            if visit(&piece).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     fn check_dequantized(&self, tensor: &TensorInfo) -> Result<(), GgufError> {
         if tensor.ggml_type.is_dequantized() {
             return Ok(());

@@ -6,7 +6,7 @@ use super::HeaderError;
 use super::cursor::{Cursor, Failed};
 
 /// The longest text of a value, in bytes.
-const MAX_TEXT: u64 = 16 << 20;
+pub(super) const MAX_TEXT: u64 = 16 << 20;
 
 /// How deep arrays may be in arrays.
 const MAX_DEPTH: usize = 8;
@@ -32,6 +32,14 @@ macro_rules! value_types {
                 match id {
                     $($id => Some(Self::$variant),)*
                     _ => None,
+                }
+            }
+
+            /// The number of the type in files.
+            #[must_use]
+            pub const fn id(self) -> u32 {
+                match self {
+                    $(Self::$variant => $id,)*
                 }
             }
 

@@ -163,7 +163,7 @@ fn what_cannot_be_held_is_refused() {
     ----- stderr -----
     error: cannot write to `w.carton`: its extension names no format
 
-    hint: name a file .safetensors, .zt, .npz or .npy; `carton pack` makes cartons
+    hint: name a file .safetensors, .zt, .gguf, .npz or .npy; `carton pack` makes cartons
     ");
     assert_snapshot!(sandbox.carton("tensor convert w.safetensors ./w.safetensors"), @"
     exit code: 2

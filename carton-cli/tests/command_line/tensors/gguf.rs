@@ -142,3 +142,69 @@ fn blocks_are_converted_when_that_is_wanted() {
     ----- stderr -----
     ");
 }
+
+/// Metadata of every length and blocks of every type are copied to another file, and blocks are not quantized again.
+#[test]
+fn files_are_written() {
+    let sandbox = Sandbox::new();
+    sandbox.write("m.gguf", small());
+    assert_snapshot!(sandbox.carton("tensor convert m.gguf again.gguf"), @"
+    exit code: 0
+    ----- stdout -----
+    wrote again.gguf (3 tensors, 1.5 KiB)
+    ----- stderr -----
+    ");
+    // The package `gguf` has zeros after the last tensor too.
+    let mut expected = small();
+    expected.resize(expected.len().next_multiple_of(32), 0);
+    assert!(std::fs::read(sandbox.work().join("again.gguf")).unwrap() == expected);
+    assert_snapshot!(sandbox.carton("tensor convert m.gguf o.gguf --dtype q4_0 --only weight"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: tensor `weight` has blocks of Q8_0, which are not made blocks of Q4_0
+
+    hint: --dequantize makes float32 numbers of the blocks, which are then quantized again, with a further loss
+    ");
+    assert_snapshot!(sandbox.carton("tensor convert m.gguf o.gguf --dtype q4_0 --dequantize --only weight --only norm"), @"
+    exit code: 0
+    ----- stdout -----
+    wrote o.gguf (2 tensors, 1.4 KiB)
+    ----- stderr -----
+    warning: 1 tensor written as float32: blocks of Q4_0 are made of matrices with rows of a multiple of 32 numbers
+    ");
+    assert_snapshot!(sandbox.carton("tensor verify o.gguf"), @"
+    exit code: 0
+    ----- stdout -----
+    OK o.gguf: 2 tensors, 44 B, no digests
+    ----- stderr -----
+    ");
+    assert_snapshot!(sandbox.carton("tensor convert m.gguf o.safetensors --dtype q8_0 --dequantize --only weight"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: blocks of Q8_0 are for .gguf files: `o.safetensors` would be a safetensors file
+
+    hint: name a file .gguf
+    ");
+    assert_snapshot!(sandbox.carton("tensor convert m.gguf o.gguf --rename s/norm/nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn/"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: a GGUF file cannot hold tensor `nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn`, whose name has 64 bytes: ggml reads at most 63 (spec/gguf.md §6.1)
+
+    hint: rename it, or leave such tensors out with --only
+    ");
+    assert_snapshot!(sandbox.carton("tensor convert m.gguf o.gguf --metadata general.alignment=64"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: a GGUF file cannot hold `general.alignment` in its metadata: expected a power of two of at most 65536, as an unsigned integer of 32 bits (spec/gguf.md §6.2)
+
+    hint: set the value, or leave the metadata out
+    ");
+}
