@@ -157,18 +157,20 @@ fn models_are_merged_as_mergekit_does() {
 fn floats_are_rounded_once() {
     let folder = Folder::new();
     let exact = floats(&[1.0, 1.0 + f32::EPSILON, 65_520.0], &[3]);
-    let model = folder.source("a.safetensors", &named(&[("x", exact.clone())]));
+    let models = ["a.safetensors", "b.safetensors"].map(|name| folder.source(name, &named(&[("x", exact.clone())])));
     let mut options = MergeOptions::default();
     options.dtype = Some(FloatType::BFloat16);
-    merge(std::slice::from_ref(&model), None, &folder.path("out.safetensors"), &options).unwrap();
+    merge(&models, None, &folder.path("out.safetensors"), &options).unwrap();
     let (_, found) = read(&folder.path("out.safetensors")).remove(0);
     assert_eq!((found.dtype(), found.to_f64()), (ElementType::BFloat16, Some(vec![1.0, 1.0, 65_536.0])));
     // A number that the type cannot hold is an error, and no file appears.
     options.dtype = Some(FloatType::Float16);
-    let error = merge(std::slice::from_ref(&model), None, &folder.path("half.safetensors"), &options).unwrap_err();
+    let error = merge(&models, None, &folder.path("half.safetensors"), &options).unwrap_err();
     assert!(error.to_string().contains("`x`") && !folder.path("half.safetensors").exists(), "{error}");
-    // With one model and without a type, the numbers stay what they are.
-    merge(&[model], None, &folder.path("same.npz"), &MergeOptions::default()).unwrap();
+    // One model is no blend: a forgotten output would make a model the output. The mean of equal numbers is that number.
+    let error = merge(&models[..1], None, &folder.path("one.npz"), &MergeOptions::default()).unwrap_err();
+    assert!(error.to_string().contains("linear takes two or more models, and 1 were given"), "{error}");
+    merge(&models, None, &folder.path("same.npz"), &MergeOptions::default()).unwrap();
     assert_eq!(read(&folder.path("same.npz"))[0].1.bytes()[..], exact.bytes()[..]);
 }
 
