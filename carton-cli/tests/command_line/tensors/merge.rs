@@ -32,7 +32,7 @@ fn models_become_one() {
     check("a.safetensors b.safetensors out.safetensors --weights 3,-1 --normalize false", "[2.0,12.0]");
     check("a.safetensors b.safetensors out.safetensors --method slerp --t 0", "[2.0,4.0]");
     check("a.safetensors b.safetensors out.safetensors --method task-arithmetic --base base.safetensors", "[5.0,3.0]");
-    check("a.safetensors out.safetensors --dtype bf16", "[2.0,4.0]");
+    check("a.safetensors a.safetensors out.safetensors --dtype bf16", "[2.0,4.0]");
     let bytes = read(&sandbox, "out.safetensors");
     assert!(String::from_utf8_lossy(&bytes).contains("BF16"));
 }
@@ -55,6 +55,8 @@ fn wrong_usage_and_models_that_do_not_fit_are_told_apart() {
     check("a.safetensors other.safetensors out.zt", 1, "does not have `ids`");
     check("a.safetensors out.zt --lora adapter", 1, "adapter_config.json");
     check("out.zt", 2, "");
+    // A forgotten output does not overwrite a model.
+    check("a.safetensors b.safetensors", 2, "linear takes two or more models, and 1 were given");
 }
 
 #[test]
