@@ -381,10 +381,8 @@ def test_other_files_are_called_what_they_are(tmp_path: Path, kind: str) -> None
         path.write_bytes(pickle.dumps({"weight": np.zeros(3)}))
         expected, hint = "a pickle of Python", "numpy.savez"
     else:
-        with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr("archive/data.pkl", pickle.dumps({}, 2))
-            archive.writestr("archive/version", "3\n")
-        expected, hint = "a PyTorch checkpoint", "carton tensor convert FILE"
+        path.write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345678\n")
+        expected, hint = "a.bin` is a Git LFS pointer", "git lfs pull"
     opened = path
     if kind == "index":
         opened = tmp_path / "pytorch_model.bin.index.json"
@@ -538,7 +536,7 @@ def test_what_cannot_be_saved_is_refused(tmp_path: Path) -> None:
     ]:
         with pytest.raises(carton.InvalidInputError, match=match):
             tensors.save(wrong, path)
-    for options, match in [({"zstd": 3}, "zstd"), ({"digest": "md5"}, "sha256"), ({"version": "2"}, "1.2")]:
+    for options, match in [({"zstd": 3}, "zstd"), ({"digest": "md5"}, "sha256"), ({"version": "3"}, "1.2"), ({"version": "2"}, "is for .zt files")]:
         with pytest.raises(carton.InvalidInputError, match=match):
             tensors.save({"x": 1}, path, **options)
     with pytest.raises(carton.InvalidInputError, match="extension"):

@@ -687,6 +687,19 @@ def merge_adapters(
     Raises:
         InvalidInputError: An adapter is more than a product that is added, such as DoRA, or has a tensor that has no place in the model.
         Error: Any other failure; see its subclasses.
+
+        >>> import json, pathlib
+        >>> folder = pathlib.Path("adapter")
+        >>> folder.mkdir()
+        >>> config = {"peft_type": "LORA", "r": 1, "lora_alpha": 2, "target_modules": ["layer"]}
+        >>> length = (folder / "adapter_config.json").write_text(json.dumps(config))
+        >>> layer = "base_model.model.layer"
+        >>> product = {f"{layer}.lora_A.weight": np.ones((1, 3), np.float32), f"{layer}.lora_B.weight": np.ones((4, 1), np.float32)}
+        >>> written = tensors.save(product, folder / "adapter_model.safetensors")
+        >>> merged = tensors.merge_adapters("weights.safetensors", [folder], "tuned.safetensors", scales=[0.5])
+        >>> with tensors.open(merged.path) as file:
+        ...     print(file["layer.weight"][0, 0])
+        1.0
     """
     storing = _storing(zstd, digest, version, None)
     model = _origin(place, max_dense=max_dense, follow_links=follow_links, offline=offline)

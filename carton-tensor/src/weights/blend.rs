@@ -347,3 +347,33 @@ fn coefficients<F: Compute>(t: F, cosine: f64) -> (F, F) {
     let of = |share: F| F::of((share.to_f64() * angle).sin() / angle.sin());
     (of(rest), of(t))
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn models_without_a_blend() {
+        let linear = |weights: &[f64]| MergeMethod::Linear { weights: weights.to_vec(), normalize: true };
+        assert!(matches!(linear(&[1.0, -1.0]).check(2), Err(BlendError::Sum { .. })));
+        assert!(matches!(linear(&[1.0]).check(1), Err(BlendError::Models { found: 1, .. })));
+        assert!(matches!(linear(&[1.0]).check(2), Err(BlendError::Weights { expected: 2, found: 1 })));
+        assert!(matches!(linear(&[1.0, f64::NAN]).check(2), Err(BlendError::Number { .. })));
+    }
+
+    #[test]
+    fn a_norm_that_is_not_finite_gives_no_angle() {
+        let bytes = |numbers: [f64; 2]| numbers.map(f64::to_le_bytes).concat();
+        let of = |a, b| {
+            let mut angle = Angle::default();
+            let (a, b) = (bytes(a), bytes(b));
+            angle.add((ElementType::Float64, &a), (ElementType::Float64, &b)).unwrap();
+            angle.cosine()
+        };
+        assert!(matches!(of([f64::INFINITY, 0.0], [1.0, 1.0]), Err(BlendError::Norm { .. })));
+        assert!(matches!(of([1.0, 1.0], [f64::NAN, 1.0]), Err(BlendError::Norm { .. })));
+        assert_eq!(of([1.0, 0.0], [0.0, 2.0]).unwrap(), 0.0);
+    }
+}

@@ -1,4 +1,4 @@
-//! Joins the tensors of several files into one (spec/weights.md §6). At most one tensor is in memory at a time.
+//! Joins the tensors of several files into one (spec/weights.md §5). At most one tensor is in memory at a time.
 
 use std::cell::Cell;
 use std::collections::HashMap;

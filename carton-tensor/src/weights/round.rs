@@ -1,4 +1,4 @@
-//! Rounds floats to another float type (spec/weights.md §5), which loses precision. Everything else in this crate that changes a type keeps
+//! Rounds floats to another float type (spec/weights.md §6), which loses precision. Everything else in this crate that changes a type keeps
 //! each number or fails.
 
 use half::slice::HalfFloatSliceExt;

@@ -1,4 +1,4 @@
-"""The tensors of several files in one (weights.md §6)."""
+"""The tensors of several files in one (weights.md §5)."""
 
 import hashlib
 
