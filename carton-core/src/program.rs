@@ -158,10 +158,15 @@ mod tests {
         let (ended, is_soon) = sh(&script, None, &cancel_token);
         cancelling.join().unwrap();
         assert!(matches!(ended, Ended::Interrupted) && is_soon, "{ended:?}");
-        // Killed too. Its number is free, or it waits for its new parent.
+        // Killed too. Its number is free, or it waits for its new parent. It ends when the system lets it run again.
         let child = std::fs::read_to_string(folder.path().join("child")).unwrap();
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.trim())).unwrap_or_default();
-        assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
+        let stat = || std::fs::read_to_string(format!("/proc/{}/stat", child.trim())).unwrap_or_default();
+        let is_over = |stat: &str| stat.is_empty() || stat.contains(") Z ");
+        let since = Instant::now();
+        while !is_over(&stat()) && since.elapsed() < Duration::from_secs(10) {
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert!(is_over(&stat()), "{}", stat());
         let (ended, is_soon) = sh("sleep 30 & wait", Some(Duration::from_millis(300)), &CancelToken::default());
         assert!(matches!(ended, Ended::TimedOut) && is_soon, "{ended:?}");
     }
