@@ -195,7 +195,7 @@ impl FileBytes {
     ///
     /// # Errors
     /// The bytes cannot be read.
-    #[cfg(any(feature = "gguf", feature = "safetensors", feature = "torch"))]
+    #[cfg(any(feature = "gguf", feature = "safetensors", feature = "torch", feature = "ztensor"))]
     pub fn start(&self, n_bytes: usize) -> io::Result<Vec<u8>> {
         let mut start = vec![0; self.len().min(n_bytes as u64) as usize];
         self.read_into(0, &mut start)?;

@@ -71,6 +71,7 @@ impl Folder {
     ///
     /// # Errors
     /// IO.
+    #[cfg(feature = "onnx")]
     pub(crate) fn of_model(file: &Path, links: FollowLinks) -> io::Result<Self> {
         Self::new(file, links, false)
     }

@@ -3,7 +3,7 @@
 //!
 //! No module here knows a format. `safetensors`, `ztensor` and `npy` implement theirs; `any_file` opens a file of any format.
 
-#[cfg(any(feature = "gguf", feature = "onnx"))]
+#[cfg(any(feature = "gguf", feature = "onnx", feature = "ztensor"))]
 mod beside;
 mod casting;
 mod element_type;
@@ -17,21 +17,19 @@ mod quoted;
 mod raw_tensor;
 mod shared_bytes;
 mod slice;
-#[cfg(any(feature = "onnx", feature = "torch", feature = "ztensor"))]
+#[cfg(any(feature = "onnx", feature = "ztensor"))]
 mod visit;
 mod widening;
 
-#[cfg(any(feature = "gguf", feature = "onnx"))]
+#[cfg(any(feature = "gguf", feature = "onnx", feature = "ztensor"))]
 pub use beside::Beside;
 pub use element_type::ElementType;
 pub use file_bytes::{FileBytes, ReadAt};
 #[cfg(feature = "torch")]
 pub(crate) use file_reader::FileReader;
-#[cfg(any(feature = "onnx", feature = "ztensor"))]
+#[cfg(feature = "onnx")]
 pub(crate) use folder::Folder;
-#[cfg(feature = "weights")]
-pub use folder::path_in;
-pub use folder::{FollowLinks, UnusableFile, open_beside};
+pub use folder::{FollowLinks, UnusableFile, open_beside, path_in};
 pub use pending::PendingFile;
 #[cfg(any(feature = "gguf", feature = "safetensors", feature = "torch"))]
 pub(crate) use quoted::quoted;
@@ -40,7 +38,7 @@ pub use shared_bytes::SharedBytes;
 #[cfg(feature = "weights")]
 pub(crate) use slice::byte_range;
 pub use slice::{Slice, SliceError};
-#[cfg(any(feature = "onnx", feature = "torch", feature = "ztensor"))]
+#[cfg(any(feature = "onnx", feature = "ztensor"))]
 pub(crate) use visit::Visit;
 #[cfg(feature = "onnx")]
 pub(crate) use visit::visit_range;

@@ -1,8 +1,12 @@
 //! Reading without holding what was read.
 
+#[cfg(feature = "onnx")]
 use std::io;
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
+#[cfg(feature = "onnx")]
+use std::ops::Range;
 
+#[cfg(feature = "onnx")]
 use super::FileBytes;
 
 /// Gets the bytes of a tensor piece by piece, from the first to the last, and says whether it wants more.

@@ -20,6 +20,7 @@ mod globals;
 mod interpreter;
 mod names;
 mod opcodes;
+#[cfg(feature = "weights")]
 mod pieces;
 mod reader;
 mod rebuild;

@@ -1,7 +1,9 @@
 //! Reads the tensors of a checkpoint by name. Opening reads the pickle; the bytes of a tensor are read when they are wanted.
 
 use std::fmt;
-use std::ops::{ControlFlow, Range};
+#[cfg(feature = "weights")]
+use std::ops::ControlFlow;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,12 +13,15 @@ use zip::read::ZipArchive;
 use super::contents::{Contents, Place, Storage, TensorInfo, width};
 use super::error::{Problem, TorchError, malformed, quoted};
 use super::names::LeftOut;
+#[cfg(feature = "weights")]
 use super::pieces::Strided;
 use super::strides::{extent, gather, is_contiguous};
 use super::{archive, stream};
 use crate::AlignedBytes;
 use crate::content::Content;
-use crate::files::{ElementType, FileBytes, FileReader, RawTensor, SharedBytes, Visit};
+#[cfg(feature = "weights")]
+use crate::files::Visit;
+use crate::files::{ElementType, FileBytes, FileReader, RawTensor, SharedBytes};
 
 /// An open PyTorch checkpoint. Its pickle was read and understood; data is read on request. Any number of threads may read at once.
 ///
@@ -155,6 +160,7 @@ impl Reader {
     ///
     /// # Errors
     /// [`TorchError`].
+    #[cfg(feature = "weights")]
     pub(crate) fn visit(
         &self,
         tensor: &TensorInfo,

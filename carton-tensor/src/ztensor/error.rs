@@ -484,7 +484,6 @@ impl ZTensorError {
     }
 
     /// Whether the content of the file is at fault, rather than reading it or asking for something that is not there.
-    #[cfg(feature = "weights")]
     pub(crate) fn is_about_content(&self) -> bool {
         !matches!(
             self,
