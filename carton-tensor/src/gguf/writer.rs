@@ -13,7 +13,8 @@ use super::{Layout, WriteError};
 /// let mut writer = Writer::new(Vec::new(), layout)?;
 /// writer.write("sevens", &[7; 4])?;
 /// let reader = Reader::new(writer.finish()?, "example")?;
-/// assert_eq!(reader.read(reader.get("sevens")?)?.bytes(), [7; 4]);
+/// let tensor = reader.read(reader.get("sevens")?)?;
+/// assert_eq!(tensor.bytes()[..], [7; 4]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
