@@ -35,7 +35,7 @@ pub struct AdapterOptions {
     pub write: WriteOptions,
 }
 
-/// Pairs adapters with the factors of what they add: 1 for each if there are none.
+/// Pairs each adapter with the factor by which its change is multiplied. Without factors, each gets 1.
 ///
 /// # Errors
 /// There are more or fewer factors than adapters.

@@ -52,7 +52,7 @@ pub enum MergeError {
         /// What it is or why it cannot be read.
         what: String,
     },
-    /// A model is quantized: blends of its integers and scales are none of its numbers.
+    /// A model is quantized. Blending its integers and scales would not blend the weights that they stand for.
     #[error("tensor `{name}` of `{place}` is quantized ({scheme})")]
     Quantized {
         /// The model.

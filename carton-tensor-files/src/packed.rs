@@ -16,7 +16,7 @@ pub(crate) type Beside = Box<dyn Fn(&str) -> Result<Option<FileBytes>, String> +
 
 /// The dense tensor that several tensors of a file stand for.
 ///
-/// In JSON, the fields have these names; what is not known is left out.
+/// The JSON form has the same field names. It leaves out fields whose value is not known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct LogicalTensor {
@@ -98,8 +98,8 @@ impl PackedTensors {
         self.parts.contains(name)
     }
 
-    /// Lists tensors with the dense ones in the place of the bases, and without the other parts of these bases. What is not dequantized is listed as it
-    /// is.
+    /// Replaces each base by the dense tensor that it stands for, and leaves out the other parts of that tensor. A tensor that is not dequantized
+    /// stays in the list unchanged.
     pub(crate) fn dense(&self, tensors: &[TensorInfo]) -> Vec<TensorInfo> {
         let bases = tensors.iter().filter_map(|info| self.of_base(&info.name));
         let replaced: HashSet<&String> =

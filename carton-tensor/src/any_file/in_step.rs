@@ -10,7 +10,7 @@ use super::error::TensorFileError;
 /// Why a thread that reads a tensor ended early.
 enum Ended {
     Failed(TensorFileError),
-    /// Nobody takes the pieces any more.
+    /// The caller has stopped, and takes no more pieces.
     Unwanted,
 }
 
@@ -41,7 +41,7 @@ pub fn visit_in_step<E: From<TensorFileError>>(
                 let send = |piece: &[u8]| sender.send(piece.to_vec()).map_err(|_| Ended::Unwanted);
                 entry.visit(ElementOrder::C, n_elements, send)
             });
-            // The threads that were started end when nobody takes their pieces.
+            // The threads that run already end when they find that the caller takes no more pieces.
             let failed = |source| TensorFileError::Io { place: entry.place().to_owned(), source };
             readers.push(reader.map_err(failed)?);
         }

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::shard::ShardKind;
+use super::kind::ShardKind;
 use crate::files::quoted;
 use crate::safetensors::{SafetensorsError, ShardIndexError};
 use crate::torch::TorchError;

@@ -4,11 +4,13 @@
 //! [`ShardIndex`](crate::safetensors::ShardIndex).
 
 mod error;
+mod kind;
 mod series;
 mod shard;
 mod sharded;
 
 pub use crate::files::{FollowLinks, UnusableFile, open_beside, path_in};
 pub use error::ShardedError;
-pub use shard::{Shard, ShardKind};
+pub use kind::ShardKind;
+pub use shard::Shard;
 pub use sharded::Sharded;

@@ -1,31 +1,11 @@
 //! One file of a checkpoint, of any kind that an index may name.
 
-use std::fmt;
-
 use super::error::ShardedError;
+use super::kind::ShardKind;
 use crate::content::Content;
 use crate::files::{FileBytes, RawTensor};
 use crate::safetensors::{self, Header};
 use crate::torch;
-
-/// A kind of file that an index may name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ShardKind {
-    /// safetensors.
-    Safetensors,
-    /// A PyTorch checkpoint (`torch.save`).
-    Torch,
-}
-
-impl fmt::Display for ShardKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Safetensors => "a safetensors file",
-            Self::Torch => "a PyTorch checkpoint (`torch.save`)",
-        })
-    }
-}
 
 /// An open file of a checkpoint.
 #[derive(Clone, Debug)]

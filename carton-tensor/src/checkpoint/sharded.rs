@@ -6,8 +6,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::error::{LISTED, MAX_ELSEWHERE, ShardedError};
+use super::kind::ShardKind;
 use super::series::{Numbered, check_series};
-use super::shard::{Shard, ShardKind};
+use super::shard::Shard;
 use crate::files::{FileBytes, RawTensor};
 use crate::files::{Folder, FollowLinks, UnusableFile};
 use crate::parallel::par_map;

@@ -40,5 +40,5 @@ pub(crate) use slice::byte_range;
 pub use slice::{Slice, SliceError};
 #[cfg(any(feature = "onnx", feature = "ztensor"))]
 pub(crate) use visit::Visit;
-#[cfg(feature = "onnx")]
+#[cfg(any(feature = "onnx", feature = "ztensor"))]
 pub(crate) use visit::visit_range;

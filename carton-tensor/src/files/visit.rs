@@ -1,19 +1,15 @@
 //! Reading without holding what was read.
 
-#[cfg(feature = "onnx")]
 use std::io;
 use std::ops::ControlFlow;
-#[cfg(feature = "onnx")]
 use std::ops::Range;
 
-#[cfg(feature = "onnx")]
 use super::FileBytes;
 
 /// Gets the bytes of a tensor piece by piece, from the first to the last, and says whether it wants more.
 pub(crate) type Visit<'a> = &'a mut dyn FnMut(&[u8]) -> ControlFlow<()>;
 
 /// Passes the bytes in `range` to `visit`, in pieces of `n_bytes`.
-#[cfg(feature = "onnx")]
 pub(crate) fn visit_range(
     bytes: &FileBytes,
     mut range: Range<u64>,

@@ -1,9 +1,10 @@
-//! Parses the start and the end of a file (spec/ztensor2.md §1.1, §1.2). Pure: bytes in, positions out.
+//! Parses the start and the end of a file (spec/ztensor2.md §1.1, §1.2): bytes in, positions out. Only [`read`] reads them from a file.
 
 use std::ops::Range;
 
 use super::ZTensor2Error;
 use super::error::malformed;
+use crate::files::FileBytes;
 
 /// The magic number at the start and the end of a file of zTensor 2.
 pub const MAGIC: [u8; 8] = *b"\x89ZT2\r\n\x1a\n";
@@ -111,4 +112,15 @@ fn check_magic(found: &[u8], at: u64, what: &str) -> Result<(), ZTensor2Error> {
     }
     let problem = format!("{what} with `{}`, expected `{}`", found.escape_ascii(), MAGIC.escape_ascii());
     Err(malformed("1.1", at, problem))
+}
+
+/// Reads the start and the end of a file. Returns what the footer says, and where it starts; `None` for a data shard.
+pub(super) fn read(bytes: &FileBytes) -> Result<Option<(Footer, u64)>, ZTensor2Error> {
+    let length = bytes.len();
+    let first = bytes.start(MAGIC.len())?;
+    check_start(&first, length)?;
+    let start = length - Footer::LENGTH as u64;
+    let mut last = [0; Footer::LENGTH];
+    bytes.read_into(start, &mut last)?;
+    Ok(Footer::parse(&last, length)?.map(|footer| (footer, start)))
 }

@@ -16,6 +16,7 @@ mod encode;
 mod error;
 mod footer;
 mod layout;
+mod layout_rules;
 mod manifest;
 mod parse;
 mod pieces;

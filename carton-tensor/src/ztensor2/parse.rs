@@ -4,7 +4,7 @@ use super::cbor::{Cursor, Key};
 use super::error::malformed;
 use super::footer::{FOOTER, LEAST, check_place};
 use super::manifest::{Manifest, Object, ObjectRecord, PartRecord, ShardRecord};
-use super::{ZTensor2Error, layout, types};
+use super::{ZTensor2Error, layout_rules, types};
 use crate::files::ElementType;
 use crate::ztensor::{Name, Span};
 
@@ -48,7 +48,7 @@ impl Manifest {
         let text = |span: Span| manifest.cbor.get(span.range()).unwrap_or_default();
         manifest.objects.sort_by(|a, b| text(a.name).cmp(text(b.name)));
         for object in manifest.objects() {
-            layout::check(&object)?;
+            layout_rules::check(&object)?;
         }
         check_blobs(&manifest, blobs_end)?;
         Ok(manifest)

@@ -7,6 +7,9 @@ use super::manifest::Part;
 use crate::AlignedBytes;
 use crate::files::{SharedBytes, Visit};
 
+/// The bytes that are read at a time where nobody says how many.
+pub(super) const PIECE: usize = 1 << 20;
+
 /// Passes bytes on in pieces of a size. Only the last has fewer.
 pub(super) struct Pieces<'v> {
     n_bytes: usize,

@@ -7,18 +7,17 @@ use std::sync::Arc;
 
 use super::digest::{Digest, Hasher, xxh3};
 use super::error::malformed;
-use super::footer::{self, Footer, MAGIC};
+use super::footer;
 use super::layout::Layout;
 use super::manifest::{Manifest, Object, Part};
-use super::pieces::{Growing, Pieces};
+use super::pieces::{Growing, PIECE, Pieces};
 use super::seekable::Encoded;
 use super::shards::Shards;
 use super::{ZTensor2Error, content, sparse};
-use crate::files::{Beside, ElementType, FileBytes, FollowLinks, RawTensor, SharedBytes, Visit, open_beside};
+use crate::files::{
+    Beside, ElementType, FileBytes, FollowLinks, RawTensor, SharedBytes, Visit, open_beside, visit_range,
+};
 use crate::ztensor::{Checks, Name};
-
-/// The bytes that are read at a time where nobody says how many.
-pub(super) const PIECE: usize = 1 << 20;
 
 /// An open file. Opening validates the manifest; parts are read on request. Any number of threads may read at once.
 #[derive(Clone, Debug)]
@@ -48,7 +47,7 @@ impl Reader {
     /// [`Io`](ZTensor2Error::Io), or the rule of sections 1 to 6 that the file breaks; [`Unsupported`](ZTensor2Error::Unsupported) for a
     /// data shard, which has no manifest, and for shards without `beside`.
     pub fn new(bytes: FileBytes, place: &str, beside: Option<Beside<'_>>) -> Result<Self, ZTensor2Error> {
-        let Some((footer, blobs_end)) = read_footer(&bytes)? else {
+        let Some((footer, blobs_end)) = footer::read(&bytes)? else {
             let problem = "it is a data shard: bytes of tensors that the manifest of another file describes";
             return Err(ZTensor2Error::Unsupported { section: "6.2", problem: problem.to_owned() });
         };
@@ -238,39 +237,8 @@ impl Reader {
         if part.encoding().is_some() {
             return Encoded { bytes: file, range, decoded: part.decoded_length(), place: part.place() }.visit(visit);
         }
-        visit_range(file, range, n_bytes, visit)
+        Ok(visit_range(file, range, n_bytes.max(1), visit)?)
     }
-}
-
-/// Passes the bytes in a range of a file to `visit`, in pieces of `n_bytes`.
-pub(super) fn visit_range(
-    file: &FileBytes,
-    mut range: Range<u64>,
-    n_bytes: usize,
-    visit: Visit<'_>,
-) -> Result<(), ZTensor2Error> {
-    let mut buffer = Vec::new();
-    while range.start < range.end {
-        let n_bytes = (range.end - range.start).min(n_bytes.max(1) as u64);
-        buffer.resize(n_bytes as usize, 0);
-        file.read_into(range.start, &mut buffer)?;
-        if visit(&buffer).is_break() {
-            break;
-        }
-        range.start += n_bytes;
-    }
-    Ok(())
-}
-
-/// Reads the start and the end of a file. Returns what the footer says, and where it starts; `None` for a data shard.
-pub(super) fn read_footer(bytes: &FileBytes) -> Result<Option<(Footer, u64)>, ZTensor2Error> {
-    let length = bytes.len();
-    let first = bytes.start(MAGIC.len())?;
-    footer::check_start(&first, length)?;
-    let start = length - Footer::LENGTH as u64;
-    let mut last = [0; Footer::LENGTH];
-    bytes.read_into(start, &mut last)?;
-    Ok(Footer::parse(&last, length)?.map(|footer| (footer, start)))
 }
 
 fn check_readable(object: &Object<'_>) -> Result<(), ZTensor2Error> {

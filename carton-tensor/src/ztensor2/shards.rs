@@ -5,10 +5,11 @@ use std::io;
 use super::ZTensor2Error;
 use super::digest::{self, Hasher};
 use super::error::malformed;
+use super::footer;
 use super::manifest::Manifest;
-use super::reader::{PIECE, read_footer, visit_range};
+use super::pieces::PIECE;
 use crate::context::CancelToken;
-use crate::files::{Beside, FileBytes};
+use crate::files::{Beside, FileBytes, visit_range};
 use crate::parallel::par_map;
 use crate::ztensor::Name;
 use std::ops::ControlFlow;
@@ -113,7 +114,7 @@ fn open(file: &str, expected: u64, beside: Beside<'_>) -> Result<FileBytes, ZTen
         return Err(malformed("6.1", bytes.len(), problem));
     }
     // What its own manifest says, if it has one, does not matter.
-    read_footer(&bytes)?;
+    footer::read(&bytes)?;
     Ok(bytes)
 }
 

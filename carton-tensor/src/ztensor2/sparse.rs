@@ -2,7 +2,7 @@
 
 use super::ZTensor2Error;
 use super::error::malformed;
-use super::layout;
+use super::layout_rules;
 use super::manifest::{Object, Part};
 use super::reader::Reader;
 use crate::files::RawTensor;
@@ -59,7 +59,7 @@ pub(super) fn coo(reader: &Reader, object: &Object<'_>, max_dense: u64) -> Resul
 
 /// Reads the parts of a tensor of coordinates, and checks all their elements.
 pub(super) fn coo_parts(reader: &Reader, object: &Object<'_>) -> Result<Coo, ZTensor2Error> {
-    let (values, coords) = layout::check_coo(object)?;
+    let (values, coords) = layout_rules::check_coo(object)?;
     let (values, coords) = (flat_part(reader, &values)?, flat_part(reader, &coords)?);
     let n_values = values.n_elements();
     let tensor = Coo::checked(object.name(), object.shape(), values, &coords).map_err(failed)?;
