@@ -387,11 +387,11 @@ pub(crate) struct TensorDiffArgs {
 /// Which numbers count as equal.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct ElementDiffArgs {
-    /// Relative tolerance: numbers are equal that differ by at most ATOL + RTOL * |number before|
+    /// Relative tolerance of floats, which are equal if they differ by at most ATOL + RTOL * |number before|. Integers are compared exactly
     #[arg(long, value_name = "R", default_value = "0", value_parser = tolerance)]
     pub(crate) rtol: f64,
 
-    /// Absolute tolerance
+    /// Absolute tolerance of floats
     #[arg(long, value_name = "A", default_value = "0", value_parser = tolerance)]
     pub(crate) atol: f64,
 }
